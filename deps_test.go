@@ -30,8 +30,8 @@ var layers = []layer{
 			"internal/wait",
 		},
 		{
-			"internal/archive", "internal/auth", "internal/blob", "internal/bmc", "internal/cluster", "internal/dhcp",
-			"internal/hostnet", "internal/image", "internal/notify", "internal/platform", "internal/runlog",
+			"internal/archive", "internal/auth", "internal/blob", "internal/bmc", "internal/bucket", "internal/cluster",
+			"internal/dhcp", "internal/hostnet", "internal/image", "internal/notify", "internal/platform", "internal/runlog",
 			"internal/store", "internal/tftp",
 		},
 	}},
@@ -80,7 +80,7 @@ var layers = []layer{
 		{"internal/lab/vm/vmtest"},
 		{
 			"test/bench", "test/cluster", "test/dashboards", "test/deb", "test/demo", "test/e2e",
-			"test/e2e/debimage/build", "test/gotest", "test/head", "test/heads", "test/newrecord",
+			"test/e2e/debimage/build", "test/gotest", "test/head", "test/heads", "test/newrecord", "test/s3",
 		},
 	}},
 }
@@ -92,6 +92,7 @@ var only = []struct {
 	why  string
 }{
 	{"go.etcd.io/", []string{"internal/store", "internal/cluster"}, "etcd stays behind the store"},
+	{"github.com/minio/", []string{"internal/bucket"}, "S3 stays behind the bucket"},
 	{module + "/internal/lab", []string{"internal/lab", "cmd/trivet", "test"},
 		"what is simulated is out of reach of production code"},
 	{module + "/internal/bmc/bmctest", []string{"internal/lab", "test"},

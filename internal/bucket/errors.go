@@ -1,0 +1,68 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/trivet-project/trivet"
+)
+
+// permissions are what an account needs, as Amazon calls them.
+const permissions = "allow it s3:ListBucket, s3:ListBucketMultipartUploads, s3:GetObject, s3:PutObject, " +
+	"s3:DeleteObject and s3:AbortMultipartUpload"
+
+// failure is the meaning of a code of S3.
+type failure struct {
+	kind error
+	hint string
+}
+
+var failures = map[string]failure{
+	minio.NoSuchBucket:             {trivet.ErrNotFound, "create the bucket, or correct its name"},
+	"InvalidAccessKeyId":           {trivet.ErrUnauthenticated, "check AWS_ACCESS_KEY_ID, or the profile"},
+	"XAdminUserNotFound":           {trivet.ErrUnauthenticated, "check AWS_ACCESS_KEY_ID, or the profile"}, // of versitygw
+	"SignatureDoesNotMatch":        {trivet.ErrUnauthenticated, "check AWS_SECRET_ACCESS_KEY, or the profile"},
+	"InvalidToken":                 {trivet.ErrUnauthenticated, "check AWS_SESSION_TOKEN"},
+	"ExpiredToken":                 {trivet.ErrUnauthenticated, "the session has ended: get other credentials"},
+	"RequestTimeTooSkewed":         {trivet.ErrUnauthenticated, "set the clock of this computer"},
+	minio.AccessDenied:             {trivet.ErrForbidden, permissions},
+	"PermanentRedirect":            {trivet.ErrInvalid, "name the region of the bucket by --s3-region"},
+	"AuthorizationHeaderMalformed": {trivet.ErrInvalid, "name the region of the bucket by --s3-region"},
+	minio.PreconditionFailed:       {trivet.ErrExists, ""},
+}
+
+// explain gives an error its kind, and says what to do next. An object that does not exist is an fs.ErrNotExist.
+func (b *Bucket) explain(ctx context.Context, op, name string, err error) error {
+	var explained *trivet.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &explained):
+		return err
+	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return context.Cause(ctx)
+	}
+	e := &trivet.Error{Op: op, Name: b.Path(name)}
+	resp := minio.ToErrorResponse(err)
+	f, known := failures[resp.Code]
+	switch {
+	case known:
+		e.Err, e.Hint = fmt.Errorf("%w: %w", f.kind, err), f.hint
+	case resp.Code == minio.NoSuchKey:
+		return fmt.Errorf("%s: %w", b.Path(name), fs.ErrNotExist)
+	case resp.StatusCode == http.StatusForbidden:
+		e.Err, e.Hint = fmt.Errorf("%w: %w", trivet.ErrForbidden, err), permissions
+	case resp.Code != "":
+		e.Err = fmt.Errorf("%w: the S3 server answers %s: %w", trivet.ErrUnavailable, resp.Code, err)
+		e.Hint = "see the log of the server, and run the command again"
+	default:
+		e.Err = fmt.Errorf("%w: the S3 server: %w", trivet.ErrUnavailable, err)
+		e.Hint = "check that it runs, and --s3-endpoint; then run the command again"
+	}
+	return e
+}
