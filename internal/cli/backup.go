@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -20,44 +19,60 @@ func (a *app) backup() *cobra.Command {
 			"  trivet backup create --to /srv/backup --blobs\n" +
 			"  trivet backup list --in /srv/backup\n" +
 			"  trivet backup verify /srv/backup/NAME.backup --key recovery.key\n" +
-			"  trivet backup prune --in /srv/backup --keep 14",
+			"  trivet backup prune --in /srv/backup --keep 14\n" +
+			"  trivet backup create --to s3://BUCKET/PREFIX --blobs      # docs/backup.md",
 	}
 	c.AddCommand(a.backupKey(), a.backupCreate(), a.backupList(), a.backupVerify(), a.backupPrune())
 	return c
 }
 
 func (a *app) backupCreate() *cobra.Command {
-	var to string
+	var to recovery.Location
 	var blobs bool
 	c := &cobra.Command{
-		Use: "create --to DIR", Short: "Make a backup in a directory",
-		Long: "Make a backup in a directory of this computer, of everything that was acknowledged before. It needs\n" +
-			"a quorum, and an account of role admin. Nothing in the cluster stops meanwhile.\n\n" +
+		Use: "create --to DIR|s3://BUCKET/PREFIX", Short: "Make a backup in a directory or an S3 bucket",
+		Long: "Make a backup in a directory of this computer, or in an S3 bucket, of everything that was acknowledged\n" +
+			"before. It needs a quorum, and an account of role admin. Nothing in the cluster stops meanwhile.\n\n" +
 			"With --blobs, the contents of images and platforms are saved, too: in DIR/blobs, where the backups of\n" +
 			"a directory share them, so that only new contents are copied.\n\n" +
 			"The backup is in the directory when it is complete and on the disk. One that was interrupted leaves\n" +
-			"nothing that counts as a backup; the next command removes what it left.",
-		Example: "  trivet backup create --to /srv/backup\n  trivet backup create --to /srv/backup --blobs -o json",
-		Args:    cobra.NoArgs,
+			"nothing that counts as a backup; the next command removes what it left.\n\n" + aboutS3,
+		Example: "  trivet backup create --to /srv/backup\n  trivet backup create --to /srv/backup --blobs -o json\n" +
+			"  trivet backup create --to s3://backups/site1 --blobs --s3-endpoint https://s3.example.com",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := a.createBackup(cmd.Context(), to, blobs)
-			return a.interrupted(cmd.Context(), err, "interrupted; there is no new backup in %s", to)
+			return a.interrupted(cmd.Context(), err, "interrupted; there is no new backup in %s", to.Path)
 		},
 	}
-	c.Flags().StringVar(&to, "to", "", "directory of the backups; it is created if it does not exist")
+	c.Flags().StringVar(&to.Path, "to", "", "directory of the backups, which is created if it does not exist, or "+
+		"s3://BUCKET/PREFIX")
+	s3Flags(c, &to)
 	c.Flags().BoolVar(&blobs, "blobs", false, "save the contents of images and platforms, too")
 	c.MarkFlagRequired("to")
 	a.outputForms(c, "table", "json", "yaml")
 	return c
 }
 
-func (a *app) createBackup(ctx context.Context, to string, blobs bool) error {
+// aboutS3 is for the help of the commands that have s3Flags.
+const aboutS3 = "The credentials for an S3 bucket are those in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and\n" +
+	"AWS_SESSION_TOKEN, or of the profile AWS_PROFILE in ~/.aws/credentials; see docs/backup.md."
+
+// s3Flags adds the flags of a location that may be in an S3 bucket.
+func s3Flags(c *cobra.Command, l *recovery.Location) {
+	c.Flags().StringVar(&l.S3.Endpoint, "s3-endpoint", "",
+		"URL of the S3 server (default: AWS_ENDPOINT_URL, or that of Amazon)")
+	c.Flags().StringVar(&l.S3.Region, "s3-region", "",
+		"region of the bucket (default: AWS_REGION, or what the server says)")
+}
+
+func (a *app) createBackup(ctx context.Context, to recovery.Location, blobs bool) error {
 	cl, err := a.connect()
 	if err != nil {
 		return err
 	}
 	progress, end := a.transfers()
-	created, err := recovery.Create(ctx, recovery.Location{Path: to}, cl, blobs, progress)
+	created, err := recovery.Create(ctx, to, cl, blobs, progress)
 	end()
 	if err != nil {
 		return err
@@ -66,7 +81,7 @@ func (a *app) createBackup(ctx context.Context, to string, blobs bool) error {
 	if a.output != "table" {
 		return a.showValue(created)
 	}
-	fmt.Fprintf(a.Out, "%s: %s at revision %d\n", filepath.Join(to, created.Name), bytesText(created.Bytes),
+	fmt.Fprintf(a.Out, "%s: %s at revision %d\n", to.Of(created.Name), bytesText(created.Bytes),
 		created.Revision)
 	if blobs {
 		fmt.Fprintf(a.Out, "%d blobs, %s; %d copied, %s\n", created.Blobs, bytesText(created.BlobBytes), created.Copied,
@@ -93,23 +108,26 @@ func (a *app) transfers() (progress recovery.Progress, end func()) {
 }
 
 func (a *app) backupList() *cobra.Command {
-	var in string
+	var in recovery.Location
 	c := &cobra.Command{
-		Use: "list --in DIR", Aliases: []string{"ls"}, Short: "List the backups in a directory",
+		Use: "list --in DIR|s3://BUCKET/PREFIX", Aliases: []string{"ls"},
+		Short: "List the backups in a directory or an S3 bucket",
 		Long: "List the backups in a directory, by cluster, the newest first. A backup is complete, or damaged: it\n" +
 			"lacks its end, or contents of blobs that it was made with, or its manifest was changed. What else was\n" +
-			"changed, trivet backup verify finds.",
-		Example: "  trivet backup list --in /srv/backup\n  trivet backup list --in /srv/backup -o json",
-		Args:    cobra.NoArgs,
+			"changed, trivet backup verify finds.\n\n" + aboutS3,
+		Example: "  trivet backup list --in /srv/backup\n  trivet backup list --in /srv/backup -o json\n" +
+			"  trivet backup list --in s3://backups/site1",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := recovery.List(cmd.Context(), recovery.Location{Path: in})
+			all, err := recovery.List(cmd.Context(), in)
 			if err != nil {
 				return err
 			}
 			return a.showBackups(all)
 		},
 	}
-	c.Flags().StringVar(&in, "in", "", "directory of the backups")
+	c.Flags().StringVar(&in.Path, "in", "", "directory of the backups, or s3://BUCKET/PREFIX")
+	s3Flags(c, &in)
 	c.MarkFlagRequired("in")
 	a.outputForms(c, "table", "json", "yaml")
 	return c
@@ -136,24 +154,26 @@ func (a *app) showBackups(all []recovery.Entry) error {
 }
 
 func (a *app) backupPrune() *cobra.Command {
-	var in string
+	var in recovery.Location
 	keep := 0
 	c := &cobra.Command{
-		Use: "prune --in DIR --keep N", Short: "Remove old backups from a directory",
+		Use: "prune --in DIR|s3://BUCKET/PREFIX --keep N", Short: "Remove old backups from a directory or an S3 bucket",
 		Long: "Keep the newest N complete backups of each cluster in a directory, and remove the older ones, with\n" +
 			"the contents of blobs that no other backup needs. Damaged backups are kept and do not count. While a\n" +
-			"file has a manifest that cannot be read, no contents are removed, as it may need them.",
-		Example: "  trivet backup prune --in /srv/backup --keep 14",
-		Args:    cobra.NoArgs,
+			"file has a manifest that cannot be read, no contents are removed, as it may need them.\n\n" + aboutS3,
+		Example: "  trivet backup prune --in /srv/backup --keep 14\n" +
+			"  trivet backup prune --in s3://backups/site1 --keep 14",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := recovery.Prune(cmd.Context(), recovery.Location{Path: in}, keep)
+			p, err := recovery.Prune(cmd.Context(), in, keep)
 			if err != nil {
 				return err
 			}
 			return a.showPruned(p)
 		},
 	}
-	c.Flags().StringVar(&in, "in", "", "directory of the backups")
+	c.Flags().StringVar(&in.Path, "in", "", "directory of the backups, or s3://BUCKET/PREFIX")
+	s3Flags(c, &in)
 	c.Flags().IntVar(&keep, "keep", 0, "how many backups of each cluster to keep, at least 1")
 	c.MarkFlagRequired("in")
 	c.MarkFlagRequired("keep")

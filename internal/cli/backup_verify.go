@@ -12,6 +12,7 @@ import (
 )
 
 func (a *app) backupVerify() *cobra.Command {
+	var backup recovery.Location
 	var file, temp string
 	var record bool
 	c := &cobra.Command{
@@ -21,12 +22,15 @@ func (a *app) backupVerify() *cobra.Command {
 			"the contents of its blobs where they were saved. It needs no head, and does not change the backup. The\n" +
 			"exit status is 1 where anything is wrong. Where this computer has the credential of an admin, the\n" +
 			"proof is recorded in the cluster, and trivet status shows its age.\n\n" +
-			"By the recovery key, it also finds a backup that was changed, or that another party made.",
+			"By the recovery key, it also finds a backup that was changed, or that another party made.\n\n" +
+			aboutS3,
 		Example: "  trivet backup verify /srv/backup/NAME.backup --key recovery.key\n" +
-			"  trivet backup verify NAME.backup --key recovery.key --temp /var/tmp -o json",
+			"  trivet backup verify NAME.backup --key recovery.key --temp /var/tmp -o json\n" +
+			"  trivet backup verify s3://backups/site1/NAME.backup --key recovery.key",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.verifyBackup(cmd.Context(), args[0], file, temp, record)
+			backup.Path = args[0]
+			err := a.verifyBackup(cmd.Context(), backup, file, temp, record)
 			return a.interrupted(cmd.Context(), err, "interrupted")
 		},
 	}
@@ -35,18 +39,20 @@ func (a *app) backupVerify() *cobra.Command {
 		"where to restore; it needs the size of the backup and 136 MiB (default: TMPDIR)")
 	c.Flags().BoolVar(&record, "record", true,
 		"record it in the cluster, for trivet status, where an admin's credential is configured")
+	s3Flags(c, &backup)
 	c.MarkFlagRequired("key")
 	a.outputForms(c, "table", "json", "yaml")
 	return c
 }
 
-func (a *app) verifyBackup(ctx context.Context, path, file, temp string, record bool) error {
+func (a *app) verifyBackup(ctx context.Context, backup recovery.Location, file, temp string,
+	record bool) error {
 	key, err := recovery.ReadKey(file)
 	if err != nil {
 		return err
 	}
 	progress, end := a.transfers()
-	report, err := recovery.Verify(ctx, recovery.Location{Path: path}, key, temp, progress)
+	report, err := recovery.Verify(ctx, backup, key, temp, progress)
 	end()
 	if err != nil {
 		return err

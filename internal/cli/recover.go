@@ -17,9 +17,10 @@ import (
 
 // recoverFlags are the flags of trivet recover.
 type recoverFlags struct {
-	backup, data, key string
-	survivor          bool
-	plan, yes         bool
+	backup    recovery.Location
+	data, key string
+	survivor  bool
+	plan, yes bool
 	recovery.Request
 }
 
@@ -31,8 +32,8 @@ func (a *app) recover() *cobra.Command {
 		Long: "Recover a cluster that has lost its quorum, or all heads: make the data directory of the first head\n" +
 			"of another incarnation of it, with its CA, keys and records. No head of the cluster may serve; while\n" +
 			"one has a quorum, the command is refused.\n\n" +
-			"  --from-backup    a backup, or a directory of them: the newest one. It needs the recovery key, by\n" +
-			"                   --key FILE, or typed.\n" +
+			"  --from-backup    a backup, or a directory of them: the newest one; also s3://BUCKET/PREFIX. It needs\n" +
+			"                   the recovery key, by --key FILE, or typed.\n" +
 			"  --from-data-dir  the data directory of one full head that does not run\n" +
 			"  --from-survivor  the data directory of this head itself, which is stopped: --data-dir\n\n" +
 			"What was written since the records were saved is lost. The plan shows the bound of that. All other\n" +
@@ -40,9 +41,10 @@ func (a *app) recover() *cobra.Command {
 			"No machine is wiped or power-cycled by it. Provisions that have not ended are frozen until\n" +
 			"trivet recover resolve, and machines that could be claimed are unverified until their BMCs report them\n" +
 			"off, their agents are idle, or trivet accept.\n\n" +
-			"A command that was interrupted is run again, with the same --data-dir.",
+			"A command that was interrupted is run again, with the same --data-dir.\n\n" + aboutS3,
 		Example: "  trivet recover --from-backup /srv/backup --key recovery.key --data-dir /var/lib/trivet --plan\n" +
 			"  trivet recover --from-backup /srv/backup --key recovery.key --data-dir /var/lib/trivet\n" +
+			"  trivet recover --from-backup s3://backups/site1 --key recovery.key --data-dir /var/lib/trivet\n" +
 			"  trivet recover --from-data-dir /mnt/var/lib/trivet --data-dir /var/lib/trivet\n" +
 			"  trivet recover --from-survivor --data-dir /var/lib/trivet\n" +
 			"  trivet recover list\n  trivet recover resolve web1 --cancel",
@@ -52,7 +54,9 @@ func (a *app) recover() *cobra.Command {
 			return a.interrupted(cmd.Context(), err, "interrupted; to continue, run the same command again")
 		},
 	}
-	c.Flags().StringVar(&f.backup, "from-backup", "", "a backup, or a directory of backups")
+	c.Flags().StringVar(&f.backup.Path, "from-backup", "",
+		"a backup, or a directory of backups, also s3://BUCKET/PREFIX")
+	s3Flags(c, &f.backup)
 	c.Flags().StringVar(&f.data, "from-data-dir", "", "data directory of a full head that does not run")
 	c.Flags().BoolVar(&f.survivor, "from-survivor", false, "recover from what is in --data-dir")
 	c.Flags().StringVar(&f.key, "key", "", "file of the recovery key (default: it is typed)")
@@ -110,7 +114,7 @@ func (a *app) recoverFrom(ctx context.Context, f *recoverFlags) (*recovery.Plan,
 	if err != nil {
 		return nil, err
 	}
-	return recovery.FromBackup(ctx, recovery.Location{Path: f.backup}, key, f.Request)
+	return recovery.FromBackup(ctx, f.backup, key, f.Request)
 }
 
 // recoveryKey reads the recovery key from a file, or asks for it.

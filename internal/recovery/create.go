@@ -70,8 +70,12 @@ func (b *creation) run(ctx context.Context) (c Created, err error) {
 		return c, err
 	}
 	saved, err := b.place.List(ctx, blobsDir)
-	if err == nil {
-		c.Entry = entryOf(ctx, b.place, b.name, saved)
+	if err != nil {
+		return c, err
+	}
+	if c.Entry, err = entryOf(ctx, b.place, b.name, saved); err == nil && c.State != Complete {
+		err = &trivet.Error{Op: "back up", Name: b.place.Path(b.name), Hint: "run the command again",
+			Err: fmt.Errorf("%w: another process changed it meanwhile: %s", trivet.ErrConflict, c.Problem)}
 	}
 	return c, err
 }
@@ -128,18 +132,13 @@ const (
 
 func (b *creation) copyBlob(ctx context.Context, ref trivet.BlobRef) (err error) {
 	for range blobAttempts {
-		if err = b.tryBlob(ctx, ref); err == nil || ctx.Err() != nil || errors.Is(err, syscall.ENOSPC) ||
-			errors.Is(err, trivet.ErrNotFound) {
-			break
+		if err = b.tryBlob(ctx, ref); err == nil || ctx.Err() != nil || isFinal(err) {
+			return err
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(blobPause):
 		}
-	}
-	if errors.Is(err, trivet.ErrNotFound) {
-		return &trivet.Error{Op: "copy blob", Name: ref.Digest, Err: err, Hint: "no head has it: import the image or " +
-			"platform that refers to it again, or delete that; or back up without --blobs"}
 	}
 	return err
 }
@@ -150,6 +149,10 @@ func (b *creation) tryBlob(ctx context.Context, ref trivet.BlobRef) error {
 		return archive.ErrDamaged
 	}
 	body, err := b.from.Blob(ctx, ref.Digest)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return &trivet.Error{Op: "copy blob", Name: ref.Digest, Err: err, Hint: "no head has it: import the image or " +
+			"platform that refers to it again, or delete that; or back up without --blobs"}
+	}
 	if err != nil {
 		return err
 	}
@@ -169,6 +172,17 @@ func (b *creation) tryBlob(ctx context.Context, ref trivet.BlobRef) error {
 		return fmt.Errorf("%w: what a head sent as blob %s is something else", trivet.ErrUnavailable, ref.Digest)
 	}
 	return f.Publish(ctx, true)
+}
+
+// isFinal reports whether another attempt has the same error.
+func isFinal(err error) bool {
+	for _, final := range []error{syscall.ENOSPC, trivet.ErrNotFound, trivet.ErrConflict, trivet.ErrForbidden,
+		trivet.ErrUnauthenticated} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
 }
 
 // nameOf returns the name of the file of a backup. Names of a cluster sort by time.

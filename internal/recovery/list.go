@@ -62,7 +62,11 @@ func list(ctx context.Context, p place) ([]Entry, error) {
 	all := []Entry{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if strings.HasSuffix(name, suffix) {
-			all = append(all, entryOf(ctx, p, name, saved))
+			e, err := entryOf(ctx, p, name, saved)
+			if err != nil {
+				return nil, explain("list backups", p.Path(name), err)
+			}
+			all = append(all, e)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Entry) int {
@@ -72,13 +76,17 @@ func list(ctx context.Context, p place) ([]Entry, error) {
 	return all, nil
 }
 
-// entryOf describes the backup in a file. saved are the files of blobsDir.
-func entryOf(ctx context.Context, p place, name string, saved map[string]int64) Entry {
+// entryOf describes the backup in a file. saved are the files of blobsDir. It fails where nothing can be known of the
+// file.
+func entryOf(ctx context.Context, p place, name string, saved map[string]int64) (Entry, error) {
 	e := Entry{Name: name, State: Complete}
 	f, err := openArchive(ctx, p, name)
+	if isOfServer(err) {
+		return e, err
+	}
 	if err != nil {
 		e.State, e.Problem = Damaged, problemOf(err)
-		return e
+		return e, nil
 	}
 	defer f.Close()
 	e.Cluster, e.Version, e.Time, e.Revision = f.Cluster, f.Version, f.Time, f.Revision
@@ -94,7 +102,13 @@ func entryOf(ctx context.Context, p place, name string, saved map[string]int64) 
 	if e.Missing > 0 {
 		e.State, e.Problem = Damaged, "contents of blobs are missing in "+blobsDir
 	}
-	return e
+	return e, nil
+}
+
+// isOfServer reports whether an error is that of a server, or of this command, and none of what is stored.
+func isOfServer(err error) bool {
+	return errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnauthenticated) ||
+		errors.Is(err, trivet.ErrForbidden) || errors.Is(err, context.Canceled)
 }
 
 // openArchive opens the file of a backup.

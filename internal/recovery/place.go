@@ -7,9 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/archive"
+	"github.com/trivet-project/trivet/internal/bucket"
 )
 
 // The names in a place of backups.
@@ -19,7 +21,10 @@ const (
 )
 
 // Location is a backup, or where backups are, as an operator names it.
-type Location struct{ Path string }
+type Location struct {
+	Path string        // or s3://BUCKET/PREFIX
+	S3   bucket.Config // how a bucket is reached
+}
 
 // place is where backups are. The names of its files are NAME.backup and blobs/DIGITS.
 type place interface {
@@ -57,26 +62,64 @@ type newFile interface {
 	Discard()
 }
 
+func (l Location) isS3() bool { return strings.HasPrefix(l.Path, bucket.Scheme) }
+
+// Of returns the location of a file below this one.
+func (l Location) Of(name string) string {
+	if l.isS3() {
+		return strings.TrimSuffix(l.Path, "/") + "/" + name
+	}
+	return filepath.Join(l.Path, name)
+}
+
 // place returns the place that a location names.
-func (l Location) place() (place, error) { return dir(l.Path), nil }
+func (l Location) place() (place, error) {
+	if !l.isS3() {
+		return dir(l.Path), nil
+	}
+	b, err := bucket.Open(l.Path, l.S3)
+	return bucketPlace{b}, err
+}
 
 // file returns the place and the name of the backup that a location names.
 func (l Location) file() (place, string, error) {
-	return dir(filepath.Dir(l.Path)), filepath.Base(l.Path), nil
+	if !l.isS3() {
+		return dir(filepath.Dir(l.Path)), filepath.Base(l.Path), nil
+	}
+	at := strings.LastIndexByte(l.Path, '/')
+	path, name := l.Path[:at], l.Path[at+1:]
+	if !isOfBackups(name) {
+		return nil, "", &trivet.Error{Op: "open", Name: l.Path, Err: archive.ErrNoBackup,
+			Hint: "name a file of trivet backup create, NAME.backup"}
+	}
+	l.Path = path
+	p, err := l.place()
+	return p, name, err
+}
+
+// isFile reports whether a location names a file, and no place.
+func (l Location) isFile() (bool, error) {
+	if l.isS3() {
+		return strings.HasSuffix(l.Path, suffix), nil
+	}
+	info, err := os.Stat(l.Path)
+	return err == nil && !info.IsDir(), err
 }
 
 // backup returns the place and the name of the backup that a location names: the file, or the newest complete one of a
 // cluster in a place.
-func (l Location) backup(ctx context.Context, cluster string) (place, string, error) {
-	info, err := os.Stat(l.Path)
-	switch {
-	case err != nil:
+func (l Location) backup(ctx context.Context, cluster string) (p place, name string, err error) {
+	one, err := l.isFile()
+	if err != nil {
 		return nil, "", err
-	case !info.IsDir():
+	}
+	if one {
 		return l.file()
 	}
-	p := dir(l.Path)
-	name, err := newestIn(ctx, p, cluster)
+	if p, err = l.place(); err != nil {
+		return nil, "", err
+	}
+	name, err = newestIn(ctx, p, cluster)
 	return p, name, err
 }
 

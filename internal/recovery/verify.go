@@ -56,7 +56,10 @@ func Verify(ctx context.Context, backup Location, key *Key, temp string, progres
 	if err != nil {
 		return r, explain("verify", p.Path(blobsDir), err)
 	}
-	r = Report{Entry: entryOf(ctx, p, name, saved), Records: map[string]int{}, Problems: []string{}}
+	r = Report{Records: map[string]int{}, Problems: []string{}}
+	if r.Entry, err = entryOf(ctx, p, name, saved); err != nil {
+		return r, explain("verify", p.Path(name), err)
+	}
 	return r, explain("verify", p.Path(name), r.verify(ctx, p, key, temp, progress))
 }
 
@@ -146,6 +149,8 @@ func (r *Report) checkBlobs(ctx context.Context, f *archive.File, p place, progr
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case isOfServer(err):
+			return err
 		case err == nil:
 			r.Checked++
 		case errors.Is(err, fs.ErrNotExist) && !f.Contents: // it was made without them
