@@ -291,6 +291,20 @@ func TestErrors(t *testing.T) {
 	s.change(blobs[0], blob)
 	s.refused([]string{"problem: the content of blob sha256:", "1 problems"}, nil, verify...)
 
+	front := s.proxy(func(r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, name) {
+			r.URL.Host = "127.0.0.1:1" // where nothing is
+		}
+	}, nil)
+	fresh := filepath.Join(t.TempDir(), "data")
+	for _, args := range [][]string{ls, verify, {"recover", "--from-backup", location, "--key", s.keyFile, "--data-dir",
+		fresh, "--yes"}} { // what cannot be read is not damaged, and no reason to use another one
+		r, err := testhead.CLI(t.Context(), s.command(front, nil, args...), s.head.AdminFile())
+		if err == nil || !strings.Contains(r.All, "unavailable: the S3 server") {
+			t.Errorf("%s: %v, %s", strings.Join(args, " "), err, r.All)
+		}
+	}
+
 	s.Kill()
 	for _, args := range [][]string{ls, create, verify} {
 		s.refused([]string{"the S3 server: ", "check that it runs, and --s3-endpoint"}, nil, args...)
