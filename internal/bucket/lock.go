@@ -105,7 +105,7 @@ func (l *Lock) conflict(problem, hint string) error {
 		Err: fmt.Errorf("%w: %s", trivet.ErrConflict, problem)}
 }
 
-// others returns what tells the versions of the other locks apart.
+// others returns what distinguishes the versions of the other locks.
 func (l *Lock) others(ctx context.Context) (map[string]string, error) {
 	all, err := l.all(ctx)
 	delete(all, strings.TrimPrefix(l.name, locksDir+"/"))

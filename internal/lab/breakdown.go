@@ -16,10 +16,10 @@ import (
 const (
 	modeError  = "error"  // the disk is gone, and the action fails with what it gets from the system
 	modeHang   = "hang"   // the action never ends
-	modeSilent = "silent" // the whole machine stops, without a word
+	modeSilent = "silent" // the whole machine stops, silently
 )
 
-// reportTime is how long a machine goes on before it stops without a word, so that what it has done is reported.
+// reportTime is how long a machine goes on before it stops silently, so that what it has done is reported.
 const reportTime = 2 * time.Second
 
 // breakdown is what is wrong with a simulated machine: it gets no further than one step. A nil one is nothing.

@@ -183,7 +183,7 @@ func (g *grader) gradeAttempts() {
 			continue
 		}
 		due, limit := g.due(m, &a)
-		if late := a.Seen.Sub(due); late > g.tolerance(m, &a, limit) {
+		if late := a.Detected.Sub(due); late > g.tolerance(m, &a, limit) {
 			g.result.LateFailures++
 			g.violation("attempt of %s in run %s was seen to fail %s after its deadline", a.Step, a.Run,
 				late.Round(100*time.Millisecond))
@@ -206,7 +206,7 @@ func (g *grader) tolerance(m *Machine, a *Attempt, limit time.Duration) time.Dur
 		t += bmcHold
 	}
 	for _, at := range g.final.Kills {
-		if at.After(a.Started) && at.Before(a.Seen) {
+		if at.After(a.Started) && at.Before(a.Detected) {
 			t += perKill
 		}
 	}

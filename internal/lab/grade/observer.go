@@ -21,7 +21,7 @@ type Attempt struct {
 	Machine, Run, Step string
 	Started            time.Time
 	Timeout            time.Duration
-	Seen               time.Time
+	Detected           time.Time
 }
 
 // NewObserver returns an observer that has seen nothing.
@@ -50,7 +50,7 @@ func (o *Observer) Note(w *trivet.Workflow, now time.Time) {
 	step := was.Status.Current()
 	if step != nil && failedSince(step, &was.Status, &w.Status) {
 		o.attempts = append(o.attempts, Attempt{Machine: machine, Run: w.Name, Step: step.Name, Started: step.Started,
-			Timeout: step.Timeout.D(), Seen: now})
+			Timeout: step.Timeout.D(), Detected: now})
 	}
 }
 
