@@ -36,10 +36,6 @@ var mayCall = map[string]string{
 	"internal/fleet.Fleet.network: internal/store.Table.Get":                "as above",
 	"internal/fleet.Fleet.keepOne: internal/state.Tables.AddressesOf":       "as above",
 	"internal/fleet.Fleet.networkName: internal/state.Tables.NetworkAround": "as below",
-	"internal/fleet.Fleet.isElsewhere: internal/state.Tables.FreeMachines": "it decides whether to wait for another " +
-		"machine, which a claim compares; where there is none any more, the provision waits or fails then",
-	"internal/fleet.Fleet.faultAround: internal/store.Table.GetShared": "it only says which machines are left out; the " +
-		"claim compares what they share",
 	"internal/fleet.Fleet.networkName: internal/store.Table.SharedBy": "it only finds the network whose record, which " +
 		"is compared, has the machine's failures",
 }

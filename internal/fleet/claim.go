@@ -124,6 +124,9 @@ func (f *Fleet) choose(p *trivet.Provision) (m *trivet.Machine, why string) {
 		if why := lacking(m, needs); why != "" {
 			return why
 		}
+		if last := p.Status.Failure; last != nil && last.Type == trivet.FaultNetwork && f.networkName(m) == "" {
+			return "not used, as it may be in the network that is at fault"
+		}
 		return f.avoided(m)
 	}
 	worse := f.reputations(p)
@@ -238,7 +241,7 @@ func (f *Fleet) assign(t *transition, p *trivet.Provision, in arrival, network *
 	t.event(trivet.ReasonClaimed, "claimed by provision %s for template %s%s", p.ShortName(), p.Spec.Template,
 		insteadOf(&p.Status))
 	st := &p.Status
-	st.State, st.Reason, st.Workflow = trivet.ProvisionRunning, "", w.Name
+	st.State, st.Reason, st.Failure, st.Workflow = trivet.ProvisionRunning, "", nil, w.Name
 	st.WaitsFor, st.WaitsGeneration = "", 0
 	st.Machine, st.MachineUID, st.Address = m.Name, m.UID, plainAddress(network)
 	st.Attempts++
@@ -252,6 +255,8 @@ func (f *Fleet) assign(t *transition, p *trivet.Provision, in arrival, network *
 // insteadOf names the machine that the claimed one replaces.
 func insteadOf(st *trivet.ProvisionStatus) string {
 	switch {
+	case st.Failure != nil:
+		return fmt.Sprintf(", after its failure at %s", st.Failure.Step)
 	case len(st.Spent) == 0 && st.Replaced != nil:
 		return fmt.Sprintf(", instead of %s, which %s replaced", st.Replaced.Machine, st.Replaced.By)
 	case len(st.Spent) == 0:

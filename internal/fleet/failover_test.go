@@ -72,21 +72,25 @@ func TestFailover(t *testing.T) {
 // A provision whose network is at fault goes on with a machine of another network, where one is free, and fails where
 // none is.
 func TestFailoverToAnotherNetwork(t *testing.T) {
-	for name, other := range map[string]string{"another network": "10.0.1.1", "the same network": "10.0.0.200"} {
+	for name, other := range map[string]string{"another network": "10.0.1.1", "the same network": "10.0.0.200",
+		"an unknown network": ""} {
 		t.Run(name, func(t *testing.T) {
 			r := newRack(t)
 			r.pool()
 			r.upgraded(trivet.CurrentRelease)
 			labels := map[string]string{"few": "yes"}
-			r.label("p1", labels)
-			r.label("p2", labels)
-			r.label("p3", labels)
+			for _, name := range []string{"p1", "p2", "p3"} {
+				r.label(name, labels)
+			}
+			nic := trivet.NIC{MAC: "52:54:00:00:04:01"}
+			if other != "" {
+				nic.Address = netip.MustParseAddr(other)
+			}
 			r.write(func(tx *store.Tx) error {
 				return errors.Join(r.Networks.In(tx).Create(&trivet.Network{Meta: trivet.Meta{Name: "lan2"},
 					Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.1.0/24")}}),
 					r.Machines.In(tx).Create(&trivet.Machine{Meta: trivet.Meta{Name: "q1", Labels: labels},
-						Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: "52:54:00:00:04:01",
-							Address: netip.MustParseAddr(other)}}},
+						Spec:   trivet.MachineSpec{NICs: []trivet.NIC{nic}},
 						Status: trivet.MachineStatus{State: trivet.MachineAvailable}}))
 			})
 			none := 0
@@ -99,14 +103,17 @@ func TestFailoverToAnotherNetwork(t *testing.T) {
 			if m.Name != "p3" || m.Status.State != trivet.MachineAvailable {
 				t.Errorf("the machine: %s, %+v", m.Name, m.Status)
 			}
-			if name == "the same network" {
-				if p.Status.State != trivet.ProvisionFailed || p.Status.Failure.Type != trivet.FaultNetwork {
-					t.Errorf("the provision: %+v", p.Status)
-				}
-				return
+			if p.Status.State != trivet.ProvisionPending || p.Status.Withdrawn != 1 || len(p.Status.Spent) != 0 {
+				t.Errorf("the provision: %+v", p.Status)
 			}
 			r.must(r.Claim(t.Context(), "default/b"))
-			if p = r.provisionNamed("b"); p.Status.Machine != "q1" || p.Status.Withdrawn != 1 || len(p.Status.Spent) != 0 {
+			p = r.provisionNamed("b")
+			if name == "another network" {
+				if p.Status.Machine != "q1" || p.Status.State != trivet.ProvisionRunning || p.Status.Failure != nil {
+					t.Errorf("the provision: %+v", p.Status)
+				}
+			} else if f := p.Status.Failure; p.Status.State != trivet.ProvisionFailed || f.Type != trivet.FaultNetwork ||
+				!strings.Contains(p.Status.Reason, "network lan is at fault") || p.Status.Ended.IsZero() {
 				t.Errorf("the provision: %+v", p.Status)
 			}
 		})

@@ -70,7 +70,7 @@ func (f *Fleet) finishProvision(t *transition) error {
 	run := provision.Run{Machine: t.machine, Name: t.workflow.Name, State: s.State, Failure: s.Failure}
 	if s.Failure != nil {
 		run.Address, run.Kept = f.leaving(t)
-		run.Elsewhere = f.isElsewhere(t, p)
+		run.Elsewhere = f.isElsewhere(t)
 	}
 	if p.Status.Race != nil {
 		return f.finishRace(t, p, run)

@@ -10,6 +10,7 @@ import (
 	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/provision"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/workflow"
 )
 
 // The address of a machine that failed follows its provision to the next machine. The transaction that records that
@@ -35,6 +36,21 @@ func (f *Fleet) leaving(t *transition) (address, kept string) {
 		kept = fmt.Sprintf("machine %s is not being powered off", t.machine.Name)
 	}
 	return a.Name, kept
+}
+
+// elsewhereSince is the release whose heads know machines that were withdrawn.
+const elsewhereSince trivet.Release = "0.3.1"
+
+// isElsewhere reports whether another machine may not share what is at fault for the failure of a run: a network or a
+// platform. An image is the provision's own choice, and goes with it to every machine. Where an address has followed the
+// provision to the machine, it is not left there.
+func (f *Fleet) isElsewhere(t *transition) bool {
+	kind := workflow.SharedAtFault(t.workflow.Status.Failure)
+	if kind != "Network" && kind != "Platform" || elsewhereSince.Compare(t.tx.ClusterVersion()) > 0 {
+		return false
+	}
+	a := f.bootAddress(t.machine)
+	return a == nil || a.Spec.Provision == ""
 }
 
 // endPowerWait ends the wait of a provision until the machine is off, where it has one: the machine is off, or nothing

@@ -21,7 +21,9 @@ type lackError struct {
 	template      int64 // its revision
 }
 
-func (e *lackError) Error() string { return fmt.Sprintf("machine %s cannot be used: %s", e.machine, e.lack) }
+func (e *lackError) Error() string {
+	return fmt.Sprintf("machine %s cannot be used: %s", e.machine, e.lack)
+}
 
 // checkNeeds refuses a machine that lacks what the run needs.
 func (f *Fleet) checkNeeds(t *transition, w *trivet.Workflow, template *trivet.Template) error {

@@ -3,18 +3,24 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// noMachine records that no machine is free for a provision: it waits, or fails where its spec says so. A search that
+// noMachine records that no machine is free for a provision: it waits, or fails where its spec says so, or where the
+// network or platform of its last machine was at fault, which to wait for another machine would hide. A search that
 // did not read all machines proves nothing, so that it waits for the next one. This head knows the provision, and so
 // it knows every machine that was free when the provision was written.
 func (f *Fleet) noMachine(ctx context.Context, p *trivet.Provision, why string) error {
-	if p.Spec.IfNoMachine != trivet.NoMachineFail || !f.searches.ended(p.Spec.Selector) {
+	former := p.Status.Failure
+	if p.Spec.IfNoMachine != trivet.NoMachineFail && former == nil || !f.searches.ended(p.Spec.Selector) {
 		return f.setPending(ctx, p, why)
+	}
+	if former != nil {
+		return f.update(ctx, func(tx *store.Tx) error { return f.endAfter(tx, p.FullName(), why) })
 	}
 	fault := f.noMachineFault(p)
 	return f.update(ctx, func(tx *store.Tx) error { return f.failWaiting(tx, p.FullName(), why, fault) })
@@ -29,6 +35,23 @@ func (f *Fleet) noMachineFault(p *trivet.Provision) trivet.FailureType {
 		}
 	}
 	return trivet.FaultConfiguration
+}
+
+// endAfter ends a provision with the failure of its last run, after which no other machine was free.
+func (f *Fleet) endAfter(tx *store.Tx, name, why string) error {
+	p, err := f.Provisions.In(tx).Get(name)
+	if err != nil {
+		return err
+	}
+	st := &p.Status
+	if !p.Waits() || st.Failure == nil {
+		return errUnchanged
+	}
+	st.State, st.Ended = trivet.ProvisionFailed, f.now()
+	st.Reason = fmt.Sprintf("%s (%s): %s; %s", st.Failure.Step, st.Failure.Type, st.Failure.Cause, why)
+	st.WaitsFor, st.WaitsGeneration = "", 0
+	f.countProvision(tx, st)
+	return errors.Join(f.dropAddress(tx, p), f.putProvision(tx, p))
 }
 
 // failWaiting ends a provision that waits for a machine and must not.

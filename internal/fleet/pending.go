@@ -131,6 +131,7 @@ func (f *Fleet) Recheck(ctx context.Context, after *trivet.Provision, page int) 
 }
 
 func sameChoice(p, other *trivet.Provision) bool {
-	return provision.Last(&p.Status) == nil && provision.Last(&other.Status) == nil && p.Spec.Machine == other.Spec.Machine &&
+	return provision.Last(&p.Status) == nil && provision.Last(&other.Status) == nil && p.Status.Failure == nil &&
+		other.Status.Failure == nil && p.Spec.Machine == other.Spec.Machine &&
 		maps.Equal(p.Spec.Selector, other.Spec.Selector)
 }

@@ -17,7 +17,7 @@ type Run struct {
 	Failure *trivet.Failure      // nil unless it failed
 	Address string               // of the machine's boot port; empty where it has none
 	Kept    string               // why the address cannot move to another machine; empty where it can
-	// Elsewhere: the network or platform of the machine is at fault, and a machine with another one is free.
+	// Elsewhere: the network or platform of the machine is at fault, which another machine may not share.
 	Elsewhere bool
 }
 
@@ -40,6 +40,7 @@ func After(spec *trivet.ProvisionSpec, st trivet.ProvisionStatus, run Run) trive
 		if run.Elsewhere && len(st.Spent)+st.Withdrawn < Alternatives(spec) {
 			st.Withdrawn++
 			goOn(&st)
+			st.Failure = run.Failure // with which it ends where no other machine is free
 		}
 		return st
 	}

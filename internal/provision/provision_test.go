@@ -86,7 +86,7 @@ func TestElsewhere(t *testing.T) {
 	run := failed(machine("m1", "r1"), trivet.FaultNetwork)
 	run.Elsewhere, run.Address = true, "10.0.0.1"
 	after := provision.After(spec, st, run)
-	want := trivet.ProvisionStatus{State: trivet.ProvisionPending, Workflow: "p-m1", Withdrawn: 1,
+	want := trivet.ProvisionStatus{State: trivet.ProvisionPending, Workflow: "p-m1", Withdrawn: 1, Failure: run.Failure,
 		Reason: "image failed on m1 (network): disk is gone"}
 	if diff := cmp.Diff(want, after); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -22,7 +22,7 @@ func MayHedge(p *trivet.Provision) bool {
 // there is none. After a failure alternatives are used as without a race.
 func mayRace(st *trivet.ProvisionStatus) bool {
 	return st.State == trivet.ProvisionRunning && st.Paused == nil && st.Race == nil && st.RaceNote == "" &&
-		len(st.Spent) == 0
+		len(st.Spent) == 0 && st.Withdrawn == 0
 }
 
 // RaceBudget returns how many second machines there may be at the same time in a site with so many machines.

@@ -130,3 +130,15 @@ func TestRaceEnds(t *testing.T) {
 		}
 	})
 }
+
+// A provision that left a machine which was not at fault has no second one: that would be a third.
+func TestHedgeAfterWithdrawn(t *testing.T) {
+	p := &trivet.Provision{Spec: trivet.ProvisionSpec{Hedge: true, Selector: map[string]string{"a": "b"}},
+		Status: trivet.ProvisionStatus{State: trivet.ProvisionRunning, Machine: "m2", Workflow: "p-2"}}
+	if !provision.MayHedge(p) {
+		t.Error("the first machine may have one beside it")
+	}
+	if p.Status.Withdrawn = 1; provision.MayHedge(p) {
+		t.Error("the second machine may have one beside it")
+	}
+}

@@ -11,10 +11,12 @@ const (
 	maxGap = 2 * Interval
 	// MaxSettle bounds the time after a gap that is not counted: it is more than agents leave between two attempts.
 	MaxSettle = 30 * time.Second
+	// minSettle is the least of it: agents try again twice in that time.
+	minSettle = time.Second
 )
 
 // Clock counts the time of one head. After a gap, in which the head was paused or the store had no leader, counting
-// starts again only after as long as the gap was, at most MaxSettle: agents report then what happened during the gap.
+// starts again only after as long as the gap was, at least a second and at most MaxSettle: agents report then what happened during the gap.
 // The zero value starts at its first Advance.
 type Clock struct {
 	counted    time.Duration
@@ -32,8 +34,9 @@ func (c *Clock) Advance(now time.Time, led bool) {
 		passed = max(0, now.Sub(c.last))
 	}
 	switch {
+	case passed == 0:
 	case !led || !c.led || passed > maxGap:
-		c.settle = min(c.settle+passed, MaxSettle)
+		c.settle = min(max(c.settle+passed, minSettle), MaxSettle)
 		c.missed += passed
 	case c.settle > 0:
 		c.settle -= min(c.settle, passed)

@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/trivet-project/trivet/internal/lab"
@@ -28,14 +30,14 @@ func (b *bench) manyFaults() error { return b.runFaults(manyFaulty, "--kill", "r
 func (b *bench) runFaults(machines int, more ...string) error {
 	args := append([]string{"demo", "--scenario", "faults", "--heads", "3", "--machines", strconv.Itoa(machines),
 		"--timeout", "1h", "--json", "--history", filepath.Join(b.dir, "faults.jsonl")}, more...)
-	b.report.command("trivet " + fmt.Sprint(args[:len(args)-len(more)-2], more))
+	b.report.command("trivet " + strings.Join(append(args[:7:7], more...), " "))
 	cmd := exec.CommandContext(b.ctx, b.binary, args...)
 	cmd.Stderr = os.Stderr
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.Output()
 	var s lab.Summary
 	if jsonErr := json.Unmarshal(bytes.TrimSpace(out), &s); jsonErr != nil || s.Result == nil {
-		return fmt.Errorf("the demo of faults: %w: %s", err, out)
+		return fmt.Errorf("the demo of faults: %s: %w", out, errors.Join(err, jsonErr))
 	}
 	for _, v := range s.Violations {
 		fmt.Fprintln(os.Stderr, "violation:", v)

@@ -139,6 +139,9 @@ func (c *Controller) Affected(e *store.Event) []string {
 		}
 		return []string{trivet.Resolve("", is.Status.Workflow)}
 	}
+	if e.Kind != "Workflow" {
+		return nil
+	}
 	return []string{e.Name}
 }
 
