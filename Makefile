@@ -94,7 +94,7 @@ scale: build ## what is too large for make test: make scale MACHINES=100000 RUNS
 	TRIVET=$(CURDIR)/$(BIN) scripts/scale -machines $(MACHINES) -runs $(RUNS) -agents $(AGENTS) -heads $(HEADS) \
 		$(if $(PAGE),-page $(PAGE))
 
-docs: ## write docs/reference, docs/openapi.json and internal/reference/records.json from the code
+docs: ## write docs/reference, docs/openapi.json, internal/reference/records.json, packaging/config.yaml from the code
 	UPDATE=1 $(GO) test -count 1 -run '^(TestReference|TestOpenAPIIsPublished)' ./internal/docsgen ./cmd/trivet ./internal/api
 
 vuln: ## list known vulnerabilities of what is linked in
