@@ -42,8 +42,7 @@ func converted(t *testing.T, file []byte, digest string) ([]byte, *Packed, error
 }
 
 func TestConvert(t *testing.T) {
-	content := disk()
-	content = content[:len(content)/512*512]
+	content := disk()[:4<<20+512]
 	for name, file := range map[string][]byte{
 		"qcow2":            qcow2Of(t, content, "-c"),
 		"xz":               pack(t, XZ, content),
@@ -60,15 +59,15 @@ func TestConvert(t *testing.T) {
 }
 
 func TestConvertRefuses(t *testing.T) {
-	content := disk()[:5<<20]
+	content := disk()[:4<<20+1<<19]
 	for name, c := range map[string]struct {
 		file []byte
 		says string
 	}{
 		"two files":    {tarOf(t, content, "other"), `has "other" beside disk.raw`},
 		"half of it":   {tarOf(t, content, "")[:3<<20], "cut off"},
-		"half a qcow2": {qcow2Of(t, content)[:1<<20], "cut off"},
-		"half of xz":   {pack(t, XZ, content)[:1<<19], "cut off"},
+		"half a qcow2": {qcow2Of(t, content)[:1<<19], "cut off"},
+		"half of xz":   {pack(t, XZ, content)[:1<<18], "cut off"},
 	} {
 		if _, _, err := converted(t, c.file, ""); !errors.Is(err, trivet.ErrInvalid) ||
 			!strings.Contains(err.Error(), c.says) {
@@ -80,8 +79,8 @@ func TestConvertRefuses(t *testing.T) {
 // The digest is the one of the file, to its last byte.
 func TestConvertVerifies(t *testing.T) {
 	for name, file := range map[string][]byte{
-		"xz": pack(t, XZ, noise(1<<20)), "disk.raw": tarOf(t, noise(1<<20), ""),
-		"disk.raw gzip": pack(t, Gzip, tarOf(t, noise(1<<20), "")),
+		"xz": pack(t, XZ, noise(1<<18)), "disk.raw": tarOf(t, noise(1<<18), ""),
+		"disk.raw gzip": pack(t, Gzip, tarOf(t, noise(1<<18), "")),
 	} {
 		digest := fmt.Sprintf("sha512:%x", sha512.Sum512(file))
 		if _, _, err := converted(t, file, digest); err != nil {
@@ -102,7 +101,7 @@ func TestConvertVerifies(t *testing.T) {
 
 // An upload that continues after a broken connection sends the same bytes.
 func TestPackedSeeks(t *testing.T) {
-	file := qcow2Of(t, disk()[:20<<20])
+	file := qcow2Of(t, disk()[:5<<20])
 	_, p, err := converted(t, file, "")
 	must(t, err)
 	digest := p.Digest()

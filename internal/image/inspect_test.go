@@ -39,7 +39,7 @@ func TestInspect(t *testing.T) {
 	ext4 := made(t, 8<<20, "", "mkfs.ext4", "-q")
 	layout := archive(t, "blobs/", "blobs/sha256/", "blobs/sha256/x", "index.json", "oci-layout")
 	size := func(b []byte) int64 { return int64(len(b)) }
-	tree, small := archive(t, "./", "./etc/passwd"), gpt[:1<<20]
+	tree, small, large := archive(t, "./", "./etc/passwd"), gpt[:1<<20], layoutOf(t, 70<<20)
 	for name, c := range map[string]struct {
 		file []byte
 		want Info
@@ -60,8 +60,8 @@ func TestInspect(t *testing.T) {
 			Info{Format: Tar, RawBytes: size(archive(t, "blobs/x", "index.json"))}},
 		"oci":              {layout, Info{Format: OCI, RawBytes: size(layout)}},
 		"oci zstd":         {pack(t, Zstd, layout), Info{Compression: Zstd, Format: OCI}},
-		"oci, large, zstd": {pack(t, Zstd, layoutOf(t, 70<<20)), Info{Compression: Zstd, Format: OCI}},
-		"oci, large":       {layoutOf(t, 70<<20), Info{Format: OCI, RawBytes: size(layoutOf(t, 70<<20))}},
+		"oci, large, zstd": {pack(t, Zstd, large), Info{Compression: Zstd, Format: OCI}},
+		"oci, large":       {large, Info{Format: OCI, RawBytes: size(large)}},
 		"qcow2": {qcow2Of(t, gpt, "-c"),
 			Info{Within: Qcow2, Format: Raw, RawBytes: size(gpt), Content: "gpt"}},
 		"qcow2 xz": {pack(t, XZ, qcow2Of(t, gpt)), Info{Compression: XZ, Within: Qcow2, Format: Raw}},
@@ -161,7 +161,7 @@ func TestInspectRefusesTexts(t *testing.T) {
 		"\n":                                              "a text",
 		"version https://git-lfs.github.com/spec/v1\noid": "a text",
 	} {
-		for _, compression := range []string{None, Gzip, XZ} {
+		for _, compression := range []string{None, Gzip} {
 			if _, err := inspectBytes(pack(t, compression, []byte(text))); !errors.Is(err, trivet.ErrInvalid) ||
 				!strings.Contains(err.Error(), says) || len(err.Error()) > 400 {
 				t.Errorf("%.30q, %s: %v", text, compression, err)
