@@ -192,11 +192,19 @@ func (u *Upload) Discard() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), cleanupTimeout)
 	defer cancel()
-	_ = u.lock.b.abort(ctx, u.name, u.id)
+	for range aborts {
+		_ = u.lock.b.abort(ctx, u.name, u.id)
+		_ = sleep(ctx, abortPause)
+	}
 }
 
-// cleanupTimeout bounds what is done after a failure.
-const cleanupTimeout = 10 * time.Second
+// cleanupTimeout bounds what is done after a failure. A server may still store a part whose request was cut off when the
+// upload is removed, so it is asked again.
+const (
+	cleanupTimeout = 10 * time.Second
+	aborts         = 3
+	abortPause     = 500 * time.Millisecond
+)
 
 // abort removes an upload that is not complete.
 func (b *Bucket) abort(ctx context.Context, name, id string) error {
