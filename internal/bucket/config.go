@@ -91,7 +91,8 @@ func newTransport() (http.RoundTripper, error) {
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	return bounded{&http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
 		TLSClientConfig: conf, TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: 10 * time.Second,
-		IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 8, MaxResponseHeaderBytes: 1 << 20, DisableCompression: true}}, nil
+		IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 8, MaxResponseHeaderBytes: 1 << 20,
+		DisableCompression: true}}, nil
 }
 
 // bounded bounds the bodies of responses. The largest are those of a range.

@@ -25,7 +25,7 @@ type failure struct {
 var failures = map[string]failure{
 	minio.NoSuchBucket:             {trivet.ErrNotFound, "create the bucket, or correct its name"},
 	"InvalidAccessKeyId":           {trivet.ErrUnauthenticated, "check AWS_ACCESS_KEY_ID, or the profile"},
-	"XAdminUserNotFound":           {trivet.ErrUnauthenticated, "check AWS_ACCESS_KEY_ID, or the profile"}, // of versitygw
+	"XAdminUserNotFound":           {trivet.ErrUnauthenticated, "check AWS_ACCESS_KEY_ID, or the profile"},
 	"SignatureDoesNotMatch":        {trivet.ErrUnauthenticated, "check AWS_SECRET_ACCESS_KEY, or the profile"},
 	"InvalidToken":                 {trivet.ErrUnauthenticated, "check AWS_SESSION_TOKEN"},
 	"ExpiredToken":                 {trivet.ErrUnauthenticated, "the session has ended: get other credentials"},

@@ -105,7 +105,7 @@ func (l *Lock) conflict(problem, hint string) error {
 		Err: fmt.Errorf("%w: %s", trivet.ErrConflict, problem)}
 }
 
-// others returns what distinguishes the versions of the other locks.
+// others returns the other locks, each with what differs from one version to the next.
 func (l *Lock) others(ctx context.Context) (map[string]string, error) {
 	all, err := l.all(ctx)
 	delete(all, strings.TrimPrefix(l.name, locksDir+"/"))

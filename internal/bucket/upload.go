@@ -198,8 +198,8 @@ func (u *Upload) Discard() {
 	}
 }
 
-// cleanupTimeout bounds what is done after a failure. A server may still store a part whose request was cut off when the
-// upload is removed, so it is asked again.
+// cleanupTimeout bounds what is done after a failure. A server may still store a part whose request was cut off when
+// the upload is removed, so it is asked again.
 const (
 	cleanupTimeout = 10 * time.Second
 	aborts         = 3
