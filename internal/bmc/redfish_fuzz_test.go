@@ -15,7 +15,9 @@ import (
 // to another place, an error of a known kind.
 func FuzzRedfishAnswers(f *testing.F) {
 	f.Add(200, "", `{"Systems":{"@odata.id":"/redfish/v1/Systems"},"Links":{"Sessions":{"@odata.id":"/redfish/v1/S"}},`+
-		`"Members":[{"@odata.id":"/redfish/v1/Systems/1"}],"PowerState":"Off","@odata.etag":"W/\"1\"",`+
+		`"Members":[{"@odata.id":"/redfish/v1/Systems/1"}],"PowerState":"Off",`+
+		``+
+		`"LogServices":{"@odata.id":"/redfish/v1/L"},"Entries":{"@odata.id":"/redfish/v1/E"},"LogEntryType":"SEL","DateTime":"2026-01-01T00:00:00Z","@odata.etag":"W/\"1\"",`+
 		`"Boot":{"BootSourceOverrideTarget@Redfish.AllowableValues":["Pxe"]},`+
 		`"Actions":{"#ComputerSystem.Reset":{"target":"/redfish/v1/R","ResetType@Redfish.AllowableValues":["On"]}}}`)
 	f.Add(307, "https://elsewhere/redfish/v1/", `{}`)
@@ -43,7 +45,11 @@ func FuzzRedfishAnswers(f *testing.F) {
 		_, err = b.Power(t.Context())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // the state will never settle
-		errs = append(errs, err, b.sendPower(t.Context(), On), b.SetPower(ctx, On), b.SetNextBoot(t.Context(), Network))
+		events, e := b.Events(t.Context(), 3)
+		if len(events.Entries) > 3 {
+			t.Errorf("%d entries", len(events.Entries))
+		}
+		errs = append(errs, e, err, b.sendPower(t.Context(), On), b.SetPower(ctx, On), b.SetNextBoot(t.Context(), Network))
 		for _, err := range errs {
 			if err != nil && (!known(err) || strings.Contains(err.Error(), cfg.Password) || len(err.Error()) > 4096) {
 				t.Errorf("error: %v", err)

@@ -128,7 +128,25 @@ func (w *redfishWire) call(ctx context.Context, method, link, etag string, in, o
 	if err != nil {
 		return answer{}, err
 	}
-	if err := ended(ctx); err != nil { // nothing is sent
+	return w.send(req, link, out)
+}
+
+// query reads a resource with a query, which is the caller's: those in links are refused.
+func (w *redfishWire) query(ctx context.Context, link, query string, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, redfishCall)
+	defer cancel()
+	req, err := w.request(ctx, http.MethodGet, link, "", nil)
+	if err != nil {
+		return err
+	}
+	req.URL.RawQuery = query
+	_, err = w.send(req, link, out)
+	return err
+}
+
+func (w *redfishWire) send(req *http.Request, link string, out any) (answer, error) {
+	method := req.Method
+	if err := ended(req.Context()); err != nil { // nothing is sent
 		return answer{}, fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
 	resp, err := w.http.Do(req)

@@ -20,6 +20,7 @@ import (
 type fakeBMC struct {
 	net.Conn
 	suites  []int
+	data    func(message) []byte                // the completion code and data of an answer; nil: 0 and the power off
 	corrupt func(n int, packet []byte) [][]byte // n counts answers; nil: none is changed
 
 	login    rakp
@@ -105,6 +106,9 @@ func (f *fakeBMC) step(p packet) (kind byte, answer []byte) {
 func (f *fakeBMC) command(b []byte) []byte {
 	m := message{netFn: b[1] >> 2, sequence: b[4] >> 2, command: b[5], data: b[6 : len(b)-1]}
 	f.requests = append(f.requests, m)
+	if f.data != nil {
+		return f.respond(m, f.data(m))
+	}
 	return f.respond(m, []byte{0, 0, 0, 0})
 }
 

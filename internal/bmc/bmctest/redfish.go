@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -34,6 +35,7 @@ type Service struct {
 	User, Password string
 
 	mux     *http.ServeMux
+	log     map[string]any // what the system has of it; nil: there is none
 	mu      sync.Mutex
 	machine Machine         // guarded by mu
 	version int             // guarded by mu; the system's entity tag
@@ -113,7 +115,7 @@ func (s *Service) etag() string { return fmt.Sprintf(`W/"%d"`, s.version) }
 func (s *Service) getSystem(w http.ResponseWriter, _ *http.Request) {
 	power := map[bmc.State]string{bmc.On: "On", bmc.Off: "Off", bmc.Changing: "PoweringOn"}[s.machine.Power()]
 	w.Header().Set("ETag", s.etag())
-	reply(w, map[string]any{
+	body := map[string]any{
 		"PowerState": power,
 		"Boot": map[string]any{
 			"BootSourceOverrideTarget": s.boot, "BootSourceOverrideMode": "UEFI",
@@ -121,7 +123,9 @@ func (s *Service) getSystem(w http.ResponseWriter, _ *http.Request) {
 		"Actions": map[string]any{"#ComputerSystem.Reset": map[string]any{
 			"target":                            SystemPath + "/Actions/ComputerSystem.Reset",
 			"ResetType@Redfish.AllowableValues": []string{"PushPowerButton", "GracefulShutdown", "On", "ForceOff"}}},
-	})
+	}
+	maps.Copy(body, s.log)
+	reply(w, body)
 }
 
 func (s *Service) patchSystem(w http.ResponseWriter, r *http.Request) {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,11 +40,13 @@ type IPMI struct {
 
 // Options are where an ipmi_sim runs.
 type Options struct {
-	Address  string   // IP address to listen on; default 127.0.0.1
-	Port     int      // UDP; 0: a free one
-	Password string   // at most 20 letters and digits; empty: a random one
-	Serial   string   // host:port of the TCP server that is the machine's serial line; empty: there is none
-	Wrap     []string // put before the command, such as "ip", "netns", "exec", NAME
+	Address  string // IP address to listen on; default 127.0.0.1
+	Port     int    // UDP; 0: a free one
+	Password string // at most 20 letters and digits; empty: a random one
+	Serial   string // host:port of the TCP server that is the machine's serial line; empty: there is none
+	// Events are the entries of the event log: record type and 13 bytes, of which the BMC sets the time. nil: no log.
+	Events [][14]byte
+	Wrap   []string // put before the command, such as "ip", "netns", "exec", NAME
 }
 
 // Sim runs ipmi_sim on a free port of 127.0.0.1 for one test and returns the Config to reach it.
@@ -178,13 +181,27 @@ chassis_control "perl %s %s"
 %suser 2 true "%s" "%s" operator 60 md5
 `, opts.Address, opts.Port, s.path("chassis.pl"), s.path("hooks"), serial, s.Config.User,
 		s.Config.Password)
-	const emu = "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02\nmc_enable 0x20\n"
+	emu := "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02\n" + selCommands(opts.Events) +
+		"mc_enable 0x20\n"
 	return errors.Join(
 		os.WriteFile(s.path("lan.conf"), []byte(conf), 0o600),
 		os.WriteFile(s.path("sim.emu"), []byte(emu), 0o600),
 		os.WriteFile(s.path("chassis.pl"), chassisScript, 0o600),
 		os.Mkdir(s.path("state"), 0o700),
 	)
+}
+
+// selCommands are the commands of ipmi_sim for the event log.
+func selCommands(events [][14]byte) string {
+	if events == nil {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "sel_enable 0x20 %d 0x0a\n", max(len(events), 1))
+	for _, e := range events {
+		fmt.Fprintf(&b, "sel_add 0x20 % #x\n", e)
+	}
+	return b.String()
 }
 
 func freePort(address string) (int, error) {
