@@ -176,7 +176,13 @@ type Failure struct {
 	// Console is the last lines that the machine wrote to its serial console, without control characters; empty where it
 	// was not collected (see [BMC]).
 	Console string `json:"console,omitempty"`
+	// EventLog is the last entries of the machine's BMC's event log since the run began, one a line, which are read when
+	// the machine was powered off because it was at fault; empty where there are none, or they could not be read.
+	EventLog string `json:"eventLog,omitempty"`
 }
+
+// EventLogRelease is the release that added the event log to failures.
+const EventLogRelease Release = "0.3.1"
 
 // Validate checks a workflow by itself. Only Trivet writes workflows.
 func (w *Workflow) Validate() error {

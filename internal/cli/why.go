@@ -205,6 +205,10 @@ func (a *app) printWorkflow(w *trivet.Workflow) error {
 			fmt.Fprintf(a.Out, "\nLast lines of its serial console:\n  %s\n",
 				strings.ReplaceAll(f.Console, "\n", "\n  "))
 		}
+		if f.EventLog != "" {
+			fmt.Fprintf(a.Out, "\nLast entries of its BMC's event log:\n  %s\n",
+				strings.ReplaceAll(f.EventLog, "\n", "\n  "))
+		}
 	}
 	fmt.Fprintln(a.Out)
 	return align(a.Out, stepRows(w))

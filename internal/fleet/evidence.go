@@ -211,6 +211,18 @@ func (f *Fleet) networkName(m *trivet.Machine) string {
 
 // KeepConsole adds the last lines of the machine's serial console to the failure of a run.
 func (f *Fleet) KeepConsole(ctx context.Context, run, uid, text string) error {
+	return f.keepEvidence(ctx, run, uid, text, "", func(failure *trivet.Failure) *string { return &failure.Console })
+}
+
+// KeepEventLog adds the last entries of the event log of the machine's BMC to the failure of a run.
+func (f *Fleet) KeepEventLog(ctx context.Context, run, uid, text string) error {
+	return f.keepEvidence(ctx, run, uid, text, trivet.EventLogRelease,
+		func(failure *trivet.Failure) *string { return &failure.EventLog })
+}
+
+// keepEvidence writes a field of a failure once, if all heads have the release that added it.
+func (f *Fleet) keepEvidence(ctx context.Context, run, uid, text string, since trivet.Release,
+	field func(*trivet.Failure) *string) error {
 	return f.update(ctx, func(tx *store.Tx) error {
 		w, err := f.Workflows.In(tx).Get(run)
 		switch {
@@ -218,10 +230,11 @@ func (f *Fleet) KeepConsole(ctx context.Context, run, uid, text string) error {
 			return errUnchanged
 		case err != nil:
 			return err
-		case w.UID != uid || w.Status.Failure == nil || w.Status.Failure.Console != "":
+		case w.UID != uid || w.Status.Failure == nil || *field(w.Status.Failure) != "",
+			since.Compare(tx.ClusterVersion()) > 0:
 			return errUnchanged
 		}
-		w.Status.Failure.Console = text
+		*field(w.Status.Failure) = text
 		return f.Workflows.In(tx).Put(w)
 	})
 }

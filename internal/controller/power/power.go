@@ -24,6 +24,8 @@ type Fleet interface {
 	// DropIntent drops one that failed for a cause, or that is too old to be carried out, where cause is nil.
 	DropIntent(ctx context.Context, machine string, intent trivet.PowerIntent, cause error) error
 	ReleaseBMC(ctx context.Context, machine string) error
+	// KeepEventLog adds the event log of the machine's BMC to the failure of a run.
+	KeepEventLog(ctx context.Context, run, uid, text string) error
 }
 
 // Declaration is what the controller reads and writes.
@@ -76,10 +78,20 @@ type Controller struct {
 	sending map[string]sending     // guarded by mu; by machine
 }
 
-// sending is an intent that this head carries out at this moment.
+// sending is an intent that this head carries out at this moment, or has carried out.
 type sending struct {
 	intent trivet.PowerIntent
+	done   bool
 	end    context.CancelCauseFunc
+}
+
+// endsWith reports whether the use of the BMC ends with what the machine's intent is now: while the intent is carried
+// out, with any other and with none, and afterwards with the next one.
+func (s sending) endsWith(now *trivet.PowerIntent) bool {
+	if now == nil {
+		return !s.done
+	}
+	return !workflow.SameIntent(*now, s.intent)
 }
 
 // knownIntent is an intent as this head read it last. Clocks differ, so what another head wrote is timed from when
@@ -215,9 +227,21 @@ func (c *Controller) fail(machine string, intent trivet.PowerIntent, err error) 
 // may take long to answer, and meanwhile an agent may have come up and be at work. stop must be called.
 func (c *Controller) whileWanted(ctx context.Context, machine string, intent trivet.PowerIntent) (
 	wanted context.Context, stop func()) {
+	return c.using(ctx, machine, sending{intent: intent})
+}
+
+// untilNext returns a context that ends with ErrFenced when the machine has another intent than one that was carried
+// out. stop must be called.
+func (c *Controller) untilNext(ctx context.Context, machine string, done trivet.PowerIntent) (
+	free context.Context, stop func()) {
+	return c.using(ctx, machine, sending{intent: done, done: true})
+}
+
+func (c *Controller) using(ctx context.Context, machine string, s sending) (context.Context, func()) {
 	wanted, end := context.WithCancelCause(ctx)
+	s.end = end
 	c.mu.Lock()
-	c.sending[machine] = sending{intent, end}
+	c.sending[machine] = s
 	c.mu.Unlock()
 	c.endSending(machine) // it may have changed before this
 	return wanted, func() {
@@ -228,7 +252,7 @@ func (c *Controller) whileWanted(ctx context.Context, machine string, intent tri
 	}
 }
 
-// endSending ends what is being sent to a machine's BMC, unless its record still has that intent.
+// endSending ends the use of a machine's BMC where its intent has changed.
 func (c *Controller) endSending(machine string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +261,7 @@ func (c *Controller) endSending(machine string) {
 		return
 	}
 	m, err := c.Tables.Machines.Get(machine)
-	if err != nil || m.Status.Intent == nil || !workflow.SameIntent(*m.Status.Intent, s.intent) {
+	if err != nil || s.endsWith(m.Status.Intent) {
 		s.end(trivet.ErrFenced)
 	}
 }

@@ -286,7 +286,11 @@ func newPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIn
 
 func putPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIntent, m bmctest.Machine) {
 	t.Helper()
-	cfg := bmctest.Redfish(t, m)
+	putBehind(t, f, name, intent, bmctest.Redfish(t, m))
+}
+
+func putBehind(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIntent, cfg bmc.Config) {
+	t.Helper()
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 		secret := &trivet.Secret{Meta: trivet.Meta{Project: "default", Name: name},
 			Spec: trivet.SecretSpec{Data: map[string]string{"user": cfg.User, "password": cfg.Password},

@@ -31,8 +31,12 @@ func (c *Controller) sendWhile(ctx, wanted context.Context, m *trivet.Machine, i
 		if err := client.SetPower(wanted, bmc.Off); err != nil {
 			return err
 		}
-		if err := c.Fleet.RecordPower(ctx, m.Name, intent, "off"); err != nil || intent.Want == "off" {
+		if err := c.Fleet.RecordPower(ctx, m.Name, intent, "off"); err != nil {
 			return err
+		}
+		if intent.Want == "off" {
+			c.keepEvents(ctx, client, m, intent)
+			return nil
 		}
 	}
 	if err := client.SetNextBoot(wanted, bmc.Device(intent.Boot)); err != nil {
