@@ -26,6 +26,10 @@ type SecretSpec struct {
 	Insecure bool `json:"insecure,omitempty"`
 }
 
+// SecretHostKey is the key of a BMC's secret for the host keys of its SSH service, which has the serial console: lines
+// such as "ssh-ed25519 AAAA...". Without it, and without Insecure, no console is opened by SSH.
+const SecretHostKey = "sshHostKey"
+
 // Allows reports whether the values may be sent to an address.
 func (s *SecretSpec) Allows(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")

@@ -54,10 +54,15 @@ type BMC struct {
 	// Secret is the Secret with keys user and password, as "NAME" or "PROJECT/NAME". It names the addresses that it may
 	// be sent to.
 	Secret string `json:"secret"`
-	// Console collects, during each run, what the machine writes to its serial console: for protocol ipmi. BMCs permit
-	// one session, so it is off by default. Those who may read the logs of runs may read it.
+	// Console collects, during each run, what the machine writes to its serial console: for protocols ipmi, and redfish
+	// where the service offers it by SSH. BMCs permit one session, so it is off by default. Those who may read the logs of
+	// runs may read it.
 	Console bool `json:"console,omitempty"`
 }
+
+// RedfishConsoleRelease is the release since which Console may be set for protocol redfish. A head of an earlier one
+// cannot write the record of such a machine.
+const RedfishConsoleRelease Release = "0.3.1"
 
 // Host returns the host of the BMC's address: a name or an address; empty if it has none.
 func (b *BMC) Host() string {
@@ -243,8 +248,8 @@ func (m *Machine) Validate() error {
 		} else if b.Command != "" {
 			p.add("spec.bmc.command", "is for protocol exec only")
 		}
-		if b.Console && b.Protocol != "ipmi" {
-			p.add("spec.bmc.console", "is for protocol ipmi only")
+		if b.Console && b.Protocol == "exec" {
+			p.add("spec.bmc.console", "is for protocols ipmi and redfish only")
 		}
 		p.ref("spec.bmc.command", b.Command)
 		if p.need("spec.bmc.address", b.Address); b.Address != "" && b.Host() == "" {

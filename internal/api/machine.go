@@ -41,6 +41,10 @@ func (h *Handler) checkBMC(c *change, old, next *trivet.Machine) error {
 		return nil
 	}
 	b := next.Spec.BMC
+	if b.Console && b.Protocol == "redfish" && trivet.RedfishConsoleRelease.Compare(c.tx.ClusterVersion()) > 0 {
+		return &trivet.FieldError{Field: "spec.bmc.console", Problem: fmt.Sprintf("needs release %s on all heads for "+
+			"protocol redfish: upgrade the others first (trivet head list)", trivet.RedfishConsoleRelease)}
+	}
 	secret, err := h.Fleet.Secrets.In(c.tx).Get(trivet.Resolve("", b.Secret))
 	if errors.Is(err, trivet.ErrNotFound) {
 		return &trivet.FieldError{Field: "spec.bmc.secret", Problem: fmt.Sprintf(

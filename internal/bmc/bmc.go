@@ -76,6 +76,9 @@ type Config struct {
 	// Insecure accepts any certificate, and an http URL. Factory certificates of BMCs cannot be verified; with
 	// Insecure, a host between head and BMC can read the password.
 	Insecure bool
+	// HostKeys are the host keys that the BMC's SSH service, which a Redfish service names for the serial console, may
+	// have: lines as in authorized_keys, without options. Empty: any with Insecure, else none.
+	HostKeys string
 	// UEFI is set if the machine boots by UEFI, not BIOS. IPMI BMCs need it, or may boot from the network in the
 	// other mode.
 	UEFI bool

@@ -2,8 +2,6 @@ package bmc
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -11,301 +9,49 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Times of a console.
-const (
-	// solRetry is how long the BMC may take to accept a packet before it is sent again.
-	solRetry = 500 * time.Millisecond
-	// solClose bounds the end of a session.
-	solClose = 3 * time.Second
+// Console is the serial console of a machine. Read and Write are safe to call at the same time. What is read is what the
+// machine wrote, with control characters.
+type Console interface {
+	// Reader reads what the machine wrote. Its error, where the console was not closed by Close, says why it has ended.
+	io.Reader
+	// Writer sends characters to the machine, and returns when the BMC has accepted them. By IPMI it fails with
+	// ErrUnavailable where the machine does not take them; the console stays open then.
+	io.Writer
+	// Break sends a break.
+	Break() error
+	// Close ends the session. It may take seconds where the BMC does not answer.
+	Close()
+}
+
+// Why there is no console, or no longer.
+var (
+	// ErrConsoleInUse: another session has the console. It is an ErrConflict.
+	ErrConsoleInUse = fmt.Errorf("%w: the console is in use", trivet.ErrConflict)
+	// ErrNoConsole: the BMC offers none. It is an ErrInvalid.
+	ErrNoConsole = fmt.Errorf("%w: the BMC offers no serial console", trivet.ErrInvalid)
+	// ErrConsoleEnded: the BMC ended the session. It is an ErrUnavailable.
+	ErrConsoleEnded = fmt.Errorf("%w: the BMC ended the console: another user took it, or it was disabled",
+		trivet.ErrUnavailable)
 )
 
-// solKeepalive is the interval of a command to which the BMC responds, so that it does not end the session. A BMC that
-// sends nothing for three intervals is lost. Tests shorten it.
-var solKeepalive = 15 * time.Second
+// consoleKeepalive is the interval of a request to which the BMC responds, so that it does not end the session. A BMC
+// that sends nothing for three intervals is lost. Tests shorten it.
+var consoleKeepalive = 15 * time.Second
 
-// solQueue bounds the packets of text that were not read. Further ones are not acknowledged, so the BMC keeps them.
-const solQueue = 64
+const opOpenConsole = "open console of"
 
-// ErrConsoleEnded: the BMC ended the session. It is an ErrUnavailable.
-var ErrConsoleEnded = fmt.Errorf("%w: the BMC ended the console: another user took it, or serial over LAN was disabled",
-	trivet.ErrUnavailable)
-
-// Console is the serial console of a machine, by IPMI serial over LAN. BMCs permit one at a time. Read and Write are
-// safe to call at the same time. What is read is what the machine wrote, with control characters.
-type Console struct {
-	cfg     Config
-	session *rmcpSession
-	link    solLink
-	text    chan []byte // of the machine; closed at the end
-	rest    []byte      // what the last Read left
-	input   chan *solInput
-	stop    context.CancelCauseFunc
-	done    chan struct{} // closed at the end, after err is set
-	err     error
-	heard   time.Time // when the BMC sent something last
-	owner   uint32    // the session that has the console, as the BMC reports it; 0: it does not
-}
-
-// solInput is characters for the machine.
-type solInput struct {
-	text   []byte
-	flags  byte
-	result chan error // buffered
-}
-
-// OpenConsole opens the console of a machine whose BMC has protocol IPMI. Where another session has it, it fails with
-// [ErrConsoleInUse], unless take is set: then it ends that session.
-func OpenConsole(ctx context.Context, cfg Config, take bool) (*Console, error) {
+// OpenConsole opens the console of a machine: by IPMI serial over LAN, or by SSH where the Redfish service offers that.
+// Where another IPMI session has it, it fails with [ErrConsoleInUse], unless take is set: then it ends that session. A
+// BMC decides itself how many SSH sessions it permits.
+func OpenConsole(ctx context.Context, cfg Config, take bool) (Console, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	if cfg.Protocol != IPMI {
-		return nil, fail("open console of", cfg, "", fmt.Errorf("%w: its protocol is %s, and only ipmi has one here",
-			ErrNoConsole, cfg.Protocol))
+	switch cfg.Protocol {
+	case IPMI:
+		return openSOL(ctx, cfg, take)
+	case Redfish:
+		return openSSH(ctx, cfg)
 	}
-	client, err := openIPMI(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	b := client.(*ipmiBMC)
-	size, owner, err := b.activate(ctx, take)
-	if err != nil {
-		b.Close()
-		return nil, err
-	}
-	c := &Console{cfg: cfg, session: b.session, owner: owner, link: solLink{max: size}}
-	c.start()
-	return c, nil
-}
-
-// start runs the session.
-func (c *Console) start() {
-	var ctx context.Context
-	ctx, c.stop = context.WithCancelCause(context.Background())
-	c.heard = time.Now()
-	c.session.conn.SetReadDeadline(time.Time{}) // of the last command
-	c.text, c.input, c.done = make(chan []byte, solQueue), make(chan *solInput), make(chan struct{})
-	go c.run(ctx)
-}
-
-// Read reads what the machine wrote.
-func (c *Console) Read(p []byte) (int, error) {
-	if len(c.rest) == 0 {
-		text, ok := <-c.text
-		if !ok {
-			return 0, c.err
-		}
-		c.rest = text
-	}
-	n := copy(p, c.rest)
-	c.rest = c.rest[n:]
-	return n, nil
-}
-
-// Write sends characters to the machine, and returns when the BMC has accepted them. It fails with ErrUnavailable where
-// the machine does not take them; the console stays open then.
-func (c *Console) Write(p []byte) (n int, err error) {
-	for n < len(p) {
-		size := min(c.link.max, len(p)-n)
-		if err := c.send(p[n:n+size], 0); err != nil {
-			return n, err
-		}
-		n += size
-	}
-	return n, nil
-}
-
-// Break sends a break.
-func (c *Console) Break() error { return c.send(nil, solBreak) }
-
-func (c *Console) send(text []byte, flags byte) error {
-	in := &solInput{text: text, flags: flags, result: make(chan error, 1)}
-	select {
-	case c.input <- in:
-	case <-c.done:
-		return c.err
-	}
-	select {
-	case err := <-in.result:
-		return err
-	case <-c.done:
-		return c.err
-	}
-}
-
-// Close ends the session. It may take seconds where the BMC does not answer.
-func (c *Console) Close() {
-	c.stop(io.EOF)
-	<-c.done
-}
-
-// run exchanges packets until the session ends.
-func (c *Console) run(ctx context.Context) {
-	datagrams, received := make(chan []byte), make(chan struct{})
-	go func() {
-		defer close(received)
-		c.receive(ctx, datagrams)
-	}()
-	err := c.serve(ctx, datagrams)
-	c.stop(err)
-	c.session.conn.SetReadDeadline(time.Unix(1, 0))
-	<-received
-	if !errors.Is(err, errNoAnswer) {
-		c.end()
-	}
-	c.session.conn.Close()
-	if !errors.Is(err, io.EOF) {
-		err = fail("use console of", c.cfg, "open it again", unsent(err, trivet.ErrUnavailable))
-	}
-	c.err = err
-	close(c.done)
-	close(c.text)
-}
-
-// receive passes on datagrams, of which those of the BMC are recognised later, until ctx ends.
-func (c *Console) receive(ctx context.Context, datagrams chan<- []byte) {
-	for ctx.Err() == nil {
-		buf := make([]byte, 2048)
-		n, err := c.session.conn.Read(buf)
-		if err != nil { // such as a port that is closed for a moment, as the BMC restarts
-			select {
-			case <-ctx.Done():
-			case <-time.After(firstWait):
-			}
-			continue
-		}
-		select {
-		case datagrams <- buf[:n]:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// serve returns why the session ended: io.EOF where it was closed.
-func (c *Console) serve(ctx context.Context, datagrams <-chan []byte) error {
-	keepalive := time.NewTicker(solKeepalive)
-	defer keepalive.Stop()
-	retry := time.NewTicker(solRetry)
-	defer retry.Stop()
-	var now *solInput // what is being sent; nil: nothing
-	for {
-		input, due := c.input, false
-		if now != nil {
-			input = nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case now = <-input:
-			c.link.start(now.text, now.flags)
-			retry.Reset(solRetry)
-			due = true
-		case <-retry.C:
-			due = true
-		case <-keepalive.C:
-			if time.Since(c.heard) > 3*solKeepalive {
-				return fmt.Errorf("%w for %s", errNoAnswer, 3*solKeepalive)
-			}
-			c.transmit(payloadIPMI, message{netFn: netApp, command: cmdPayloadInstance, data: solInstance}.request())
-		case b := <-datagrams:
-			rest := len(c.link.pending)
-			if err := c.handle(b); err != nil {
-				return err
-			}
-			due = c.link.idle() || len(c.link.pending) < rest
-		}
-		if now != nil && due {
-			ended, err := c.advance(now)
-			if err != nil {
-				return err
-			}
-			if ended {
-				now = nil
-			}
-		}
-	}
-}
-
-// advance sends what is to be sent of an input now, and reports whether the input has ended.
-func (c *Console) advance(in *solInput) (ended bool, err error) {
-	p, what := c.link.next()
-	switch what {
-	case accepted:
-		in.result <- nil
-	case refused:
-		c.link.stop()
-		in.result <- fmt.Errorf("%w: the machine takes no input: it may be off", trivet.ErrUnavailable)
-	case silent:
-		return false, fmt.Errorf("%w: the BMC does not acknowledge input", errNoAnswer)
-	default:
-		c.transmit(payloadSOL, p.encode())
-		return false, nil
-	}
-	return true, nil
-}
-
-// transmit sends a packet. Errors are ignored: a packet may be lost in any case.
-func (c *Console) transmit(kind byte, payload []byte) {
-	s := c.session
-	s.sequence++
-	s.conn.Write(s.keys.seal(packet{kind: kind, session: s.bmc, sequence: s.sequence, payload: payload}))
-}
-
-// handle processes a datagram. Only one that the BMC authenticated has an effect.
-func (c *Console) handle(b []byte) error {
-	s := c.session
-	p, err := s.keys.open(b)
-	if err != nil || p.session != s.console || p.sequence <= s.received {
-		return nil
-	}
-	s.received, c.heard = p.sequence, time.Now()
-	switch p.kind {
-	case payloadIPMI:
-		return c.handleInstance(p.payload)
-	case payloadSOL:
-		return c.handleSOL(p.payload)
-	}
-	return nil
-}
-
-// handleInstance processes the response to a keepalive. Some BMCs do not report it otherwise if the console was taken.
-func (c *Console) handleInstance(payload []byte) error {
-	m, err := parseResponse(payload)
-	if err != nil || m.command != cmdPayloadInstance || len(m.data) < 5 || m.data[0] != 0 {
-		return nil
-	}
-	if c.owner != 0 && binary.LittleEndian.Uint32(m.data[1:]) != c.owner {
-		return ErrConsoleEnded
-	}
-	return nil
-}
-
-func (c *Console) handleSOL(payload []byte) error {
-	p, err := parseSOL(payload)
-	if err != nil {
-		return nil
-	}
-	c.link.acknowledge(p)
-	if len(c.text) < cap(c.text) { // else the BMC sends it again
-		text, ack, needed := c.link.receive(p)
-		if len(text) > 0 {
-			c.text <- text
-		}
-		if needed {
-			c.transmit(payloadSOL, ack.encode())
-		}
-	}
-	if p.flags&solEnded != 0 {
-		return ErrConsoleEnded
-	}
-	return nil
-}
-
-// end closes the session on the BMC, and with it the console. Errors are ignored: the BMC ends an idle session.
-func (c *Console) end() {
-	ctx, cancel := context.WithTimeout(context.Background(), solClose)
-	defer cancel()
-	if owner, err := consoleOwner(ctx, c.session); err == nil && owner == c.owner { // else another session has it
-		c.session.call(ctx, netApp, cmdDeactivatePayload, solPayload()...)
-	}
-	c.session.call(ctx, netApp, cmdCloseSession, le32(c.session.bmc)...)
+	return nil, fail(opOpenConsole, cfg, "", fmt.Errorf("%w: its protocol is %s, and only ipmi and redfish have one here",
+		ErrNoConsole, cfg.Protocol))
 }

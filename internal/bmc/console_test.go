@@ -57,7 +57,7 @@ func simWithLine(t *testing.T) (bmc.Config, *bmctest.Line) {
 	return sim.Config, line
 }
 
-func openConsole(t *testing.T, cfg bmc.Config, take bool) *bmc.Console {
+func openConsole(t *testing.T, cfg bmc.Config, take bool) bmc.Console {
 	t.Helper()
 	c, err := bmc.OpenConsole(t.Context(), cfg, take)
 	if err != nil {
@@ -68,7 +68,7 @@ func openConsole(t *testing.T, cfg bmc.Config, take bool) *bmc.Console {
 }
 
 // read returns the next n characters of the machine.
-func read(t *testing.T, c *bmc.Console, n int) string {
+func read(t *testing.T, c bmc.Console, n int) string {
 	t.Helper()
 	b := make([]byte, n)
 	if _, err := io.ReadFull(c, b); err != nil {
@@ -77,10 +77,26 @@ func read(t *testing.T, c *bmc.Console, n int) string {
 	return string(b)
 }
 
-// Against ipmi_sim: all that the machine writes is read in order, and all that is typed is typed once.
+// Against ipmi_sim and sshd: all that the machine writes is read in order, and all that is typed is typed once.
 func TestConsole(t *testing.T) {
 	t.Parallel()
-	cfg, line := simWithLine(t)
+	t.Run("ipmi_sim", func(t *testing.T) {
+		t.Parallel()
+		cfg, line := simWithLine(t)
+		testConsole(t, cfg, line)
+	})
+	for name, shared := range map[string]bool{"sshd": false, "sshd with a command line": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			line := bmctest.NewLine(t)
+			cfg, _ := bmctest.RedfishWithLine(t, bmctest.NewBox(), line, shared)
+			testConsole(t, cfg, line)
+		})
+	}
+}
+
+func testConsole(t *testing.T, cfg bmc.Config, line *bmctest.Line) {
+	t.Helper()
 	c := openConsole(t, cfg, false)
 	text := strings.Repeat("0123456789abcde\n", 4<<10)
 	go io.WriteString(line, text)
@@ -166,23 +182,28 @@ func TestConsoleFlood(t *testing.T) {
 // A BMC that stops ends its console.
 func TestConsoleOfLostBMC(t *testing.T) {
 	t.Parallel()
-	for name, use := range map[string]func(*bmc.Console) error{
-		"read":  func(c *bmc.Console) error { _, err := c.Read(make([]byte, 1)); return err },
-		"write": func(c *bmc.Console) error { _, err := c.Write([]byte("x")); return err },
+	lose := func(name string, cfg bmc.Config, stop func() error, use func(bmc.Console) error) {
+		c := openConsole(t, cfg, false)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if err := use(c); !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), cfg.Address) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, use := range map[string]func(bmc.Console) error{
+		"read":  func(c bmc.Console) error { _, err := c.Read(make([]byte, 1)); return err },
+		"write": func(c bmc.Console) error { _, err := c.Write([]byte("x")); return err },
 	} {
 		line := bmctest.NewLine(t)
 		sim, err := bmctest.StartIPMI(bmctest.NewBox(), bmctest.Options{Serial: line.Address()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := openConsole(t, sim.Config, false)
-		if err := sim.Stop(); err != nil {
-			t.Fatal(err)
-		}
-		if err := use(c); !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), sim.Config.Address) {
-			t.Errorf("%s: %v", name, err)
-		}
+		lose(name, sim.Config, sim.Stop, use)
 	}
+	cfg, sshd := bmctest.RedfishWithLine(t, bmctest.NewBox(), bmctest.NewLine(t), false)
+	lose("read by SSH", cfg, sshd.Stop, func(c bmc.Console) error { _, err := c.Read(make([]byte, 1)); return err })
 }
 
 // A console that another session has is taken only where that is asked for, and its session learns it.

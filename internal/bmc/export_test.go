@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func init() { solKeepalive = 300 * time.Millisecond }
+func init() { consoleKeepalive, sshWrite = 300*time.Millisecond, 2*time.Second }
 
 // DropConnections closes the idle connections of a Redfish client.
 func DropConnections(c Client) { c.(*redfishBMC).wire.close() }
@@ -22,4 +22,9 @@ func Call(ctx context.Context, c Client, netFn, command byte, data ...byte) erro
 		_, err := s.call(ctx, netFn, command, data...)
 		return err
 	})
+}
+
+// DialSSH opens the console of an SSH service.
+func DialSSH(ctx context.Context, cfg Config, address, command string) (Console, error) {
+	return startSSH(ctx, cfg, sshTarget{address, command})
 }

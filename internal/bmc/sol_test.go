@@ -99,13 +99,13 @@ func TestLinkGivesUp(t *testing.T) {
 }
 
 // consoleOf returns a console in a session with f, which does not run.
-func consoleOf(t *testing.T, f *fakeBMC) *Console {
+func consoleOf(t *testing.T, f *fakeBMC) *solConsole {
 	t.Helper()
 	s := &rmcpSession{conn: f}
 	if err := s.login(t.Context(), fakeUser, fakePassword); err != nil {
 		t.Fatal(err)
 	}
-	return &Console{session: s, text: make(chan []byte, solQueue), link: solLink{max: 28}}
+	return &solConsole{session: s, text: make(chan []byte, solQueue), link: solLink{max: 28}}
 }
 
 // Only packets that the BMC authenticated, and each once, have an effect.

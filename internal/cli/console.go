@@ -19,8 +19,9 @@ func (a *app) console() *cobra.Command {
 	var take bool
 	c := &cobra.Command{
 		Use:   "console MACHINE",
-		Short: "Connect to the serial console of a machine, by serial over LAN of its BMC",
-		Long: "Connect to the serial console of a machine, by serial over LAN of its BMC (spec.bmc.protocol: ipmi).\n\n" +
+		Short: "Connect to the serial console of a machine, through its BMC",
+		Long: "Connect to the serial console of a machine, through its BMC: by serial over LAN (spec.bmc.protocol: ipmi),\n" +
+			"or by SSH where the BMC's Redfish service offers that (redfish).\n\n" +
 			"What the machine writes goes to the terminal as it is, with control characters; it may change the\n" +
 			"terminal's title or colors. trivet logs prints what was collected during a workflow, escaped.\n\n" +
 			"At the beginning of a line:\n" +
@@ -29,7 +30,8 @@ func (a *app) console() *cobra.Command {
 			"  ~~   send ~\n" +
 			"  ~?   print these\n\n" +
 			"Ctrl-C goes to the machine. Several people may be connected: all see and type the same. A BMC permits one\n" +
-			"session, so a console that another program has, such as ipmitool, must be ended there or taken by --take.\n" +
+			"session, so a console that another program has, such as ipmitool, must be ended there or taken by --take,\n" +
+			"which is for ipmi: by SSH the BMC decides.\n" +
 			"When a head is lost, another one opens the console again; text in between is lost.\n\n" +
 			"Needs role operator. The audit log has who opened a console, not what was typed.",
 		Example: "  trivet console m1\n  trivet console m1 --take\n  trivet console m1 </dev/null >m1.txt",
@@ -44,7 +46,7 @@ func (a *app) console() *cobra.Command {
 			return a.connectConsole(ctx, cl, args[0], take)
 		},
 	}
-	c.Flags().BoolVar(&take, "take", false, "end the session of another program that has the console")
+	c.Flags().BoolVar(&take, "take", false, "end the session of another program that has the console (ipmi)")
 	return c
 }
 

@@ -15,7 +15,7 @@ import (
 // session is a console that this head has open.
 type session struct {
 	id, head string
-	line     *bmc.Console
+	line     bmc.Console
 	typing   sync.Mutex // one input after the other
 
 	mu      sync.Mutex

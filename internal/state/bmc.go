@@ -19,9 +19,16 @@ func (t *Tables) BMC(m *trivet.Machine, unseal Unseal) (cfg bmc.Config, err erro
 		return cfg, err
 	}
 	password, err := unseal(secret, "password")
+	if err != nil {
+		return cfg, err
+	}
+	hostKeys := ""
+	if secret.Spec.Data[trivet.SecretHostKey] != "" {
+		hostKeys, err = unseal(secret, trivet.SecretHostKey)
+	}
 	return bmc.Config{
 		Protocol: m.Spec.BMC.Protocol, Command: m.Spec.BMC.Command, Address: m.Spec.BMC.Address,
-		User: user, Password: password, Allows: secret.Spec.Allows, Insecure: secret.Spec.Insecure,
+		User: user, Password: password, Allows: secret.Spec.Allows, Insecure: secret.Spec.Insecure, HostKeys: hostKeys,
 		UEFI: m.Status.Inventory != nil && m.Status.Inventory.Firmware == "uefi",
 	}, err
 }

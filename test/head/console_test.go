@@ -24,9 +24,10 @@ import (
 // addBMC gives machine m1 a BMC.
 func (h *head) addBMC(cfg bmc.Config) {
 	h.Helper()
-	h.Apply(fmt.Sprintf("kind: Secret\nname: bmc\nspec: {data: {user: %q, password: %q}, addresses: [127.0.0.0/8]}\n---\n"+
+	h.Apply(fmt.Sprintf("kind: Secret\nname: bmc\nspec: {data: {user: %q, password: %q}, insecure: %v, addresses: [127.0.0.0/8]}\n---\n"+
 		"kind: Machine\nname: m1\nlabels: {rack: r1}\nspec:\n  nics: [{mac: %q}]\n"+
-		"  bmc: {protocol: %q, address: %q, secret: bmc}\n", cfg.User, cfg.Password, knownMAC, cfg.Protocol, cfg.Address))
+		"  bmc: {protocol: %q, address: %q, secret: bmc}\n", cfg.User, cfg.Password, cfg.Insecure, knownMAC, cfg.Protocol,
+		cfg.Address))
 }
 
 // withConsole starts a head whose machine m1 has a BMC with a serial line.
@@ -172,7 +173,7 @@ func TestNoConsole(t *testing.T) {
 	h.addBMC(bmctest.Sim(t, bmctest.NewBox()))
 	expect("m1", "no serial console")
 	h.addBMC(bmctest.Redfish(t, bmctest.NewBox()))
-	expect("m1", "no serial console", "redfish")
+	expect("m1", "no serial console", "SerialConsole.SSH")
 }
 
 // A machine that writes without end harms neither the head nor what is typed, and what is not read in time is counted.
@@ -327,8 +328,23 @@ func (h *head) awaitFailed(done func(*trivet.Failure) bool) {
 // characters are escaped in the one and left out of the other.
 func TestConsoleIsCollected(t *testing.T) {
 	t.Parallel()
-	h, sim, line := withConsole(t)
-	h.collectConsole(sim.Config)
+	t.Run("ipmi", func(t *testing.T) {
+		t.Parallel()
+		h, sim, line := withConsole(t)
+		h.testCollected(sim.Config, line)
+	})
+	t.Run("redfish", func(t *testing.T) {
+		t.Parallel()
+		line := bmctest.NewLine(t)
+		cfg, _ := bmctest.RedfishWithLine(t, bmctest.NewBox(), line, true)
+		newHead(t).testCollected(cfg, line)
+	})
+}
+
+func (h *head) testCollected(cfg bmc.Config, line *bmctest.Line) {
+	h.Helper()
+	t := h.T
+	h.collectConsole(cfg)
 	stop := make(chan struct{})
 	var writing sync.WaitGroup
 	writing.Go(func() {

@@ -33,9 +33,14 @@ func Redfish(t TB, m Machine) bmc.Config {
 // match.
 type Service struct {
 	User, Password string
+	// SerialConsole is that of the system, ManagerConsole that of its manager, as in DSP0268; nil: none. They are set
+	// before the first request.
+	SerialConsole, ManagerConsole any
 
 	mux     *http.ServeMux
 	log     map[string]any // what the system has of it; nil: there is none
+
+	managerLog map[string]any // what its manager has of it
 	mu      sync.Mutex
 	machine Machine         // guarded by mu
 	version int             // guarded by mu; the system's entity tag
@@ -45,6 +50,8 @@ type Service struct {
 
 // SystemPath is the path of the service's system.
 const SystemPath = "/redfish/v1/Systems/1"
+
+const managerPath = "/redfish/v1/Managers/1"
 
 const sessionsPath = "/redfish/v1/SessionService/Sessions"
 
@@ -62,6 +69,11 @@ func NewService(m Machine) *Service {
 		reply(w, map[string]any{"Members": []any{odata(SystemPath)}, "Members@odata.count": 1})
 	}))
 	s.mux.HandleFunc("GET "+SystemPath, s.needLogin(s.getSystem))
+	s.mux.HandleFunc("GET "+managerPath, s.needLogin(func(w http.ResponseWriter, _ *http.Request) {
+		body := map[string]any{"SerialConsole": s.ManagerConsole}
+		maps.Copy(body, s.managerLog)
+		reply(w, body)
+	}))
 	s.mux.HandleFunc("PATCH "+SystemPath, s.needLogin(s.patchSystem))
 	s.mux.HandleFunc("POST "+SystemPath+"/Actions/ComputerSystem.Reset", s.needLogin(s.reset))
 	return s
@@ -116,7 +128,9 @@ func (s *Service) getSystem(w http.ResponseWriter, _ *http.Request) {
 	power := map[bmc.State]string{bmc.On: "On", bmc.Off: "Off", bmc.Changing: "PoweringOn"}[s.machine.Power()]
 	w.Header().Set("ETag", s.etag())
 	body := map[string]any{
-		"PowerState": power,
+		"PowerState":    power,
+		"SerialConsole": s.SerialConsole,
+		"Links":         map[string]any{"ManagedBy": []any{odata(managerPath)}},
 		"Boot": map[string]any{
 			"BootSourceOverrideTarget": s.boot, "BootSourceOverrideMode": "UEFI",
 			"BootSourceOverrideTarget@Redfish.AllowableValues": []string{"None", "Pxe", "Hdd", "BiosSetup"}},

@@ -23,11 +23,8 @@ type LogEntry struct {
 	Severity, Message string
 }
 
-const (
-	managerPath = "/redfish/v1/Managers/bmc"
-	// LogPath is the path of a log that is not the manager's.
-	LogPath = SystemPath + "/LogServices/EventLog"
-)
+// LogPath is the path of a log that is not the manager's.
+const LogPath = SystemPath + "/LogServices/EventLog"
 
 // SetLog gives the service a log, before its first request.
 func (s *Service) SetLog(l Log) {
@@ -35,12 +32,11 @@ func (s *Service) SetLog(l Log) {
 	if l.Manager {
 		path = managerPath + "/LogServices/SEL"
 	}
-	s.log = map[string]any{"LogServices": odata(SystemPath + "/LogServices"),
-		"Links": map[string]any{"ManagedBy": []any{odata(managerPath)}}}
+	s.log = map[string]any{"LogServices": odata(SystemPath + "/LogServices")}
+	s.managerLog = map[string]any{"LogServices": odata(managerPath + "/LogServices")}
 	logs := map[bool][]any{true: {odata(dumps)}, false: {odata(dumps), odata(path)}}[l.Manager]
 	s.resource(SystemPath+"/LogServices", map[string]any{"Members": logs})
 	s.resource(dumps, map[string]any{"LogEntryType": "OEM", "Entries": odata(dumps + "/Entries")})
-	s.resource(managerPath, map[string]any{"LogServices": odata(managerPath + "/LogServices")})
 	s.resource(managerPath+"/LogServices", map[string]any{"Members": []any{odata(path)}})
 	s.resource(path, map[string]any{"DateTime": l.Now.Format(time.RFC3339), "Entries": odata(path + "/Entries")})
 	var entries []map[string]any

@@ -26,14 +26,6 @@ const (
 	codeNoEncryption = 0x83
 )
 
-// Why a console cannot be opened.
-var (
-	// ErrConsoleInUse: another session has the console. It is an ErrConflict.
-	ErrConsoleInUse = fmt.Errorf("%w: the console is in use", trivet.ErrConflict)
-	// ErrNoConsole: the BMC offers none. It is an ErrInvalid.
-	ErrNoConsole = fmt.Errorf("%w: the BMC offers no serial console", trivet.ErrInvalid)
-)
-
 // solPayload is the payload of SOL commands: its type, the first instance, and data.
 func solPayload(data ...byte) []byte {
 	b := make([]byte, 6)
@@ -48,8 +40,7 @@ var solInstance = []byte{payloadSOL, 1}
 // activate starts the console in the session, and returns how many characters the BMC accepts in a packet, and the
 // session that it reports as the console's.
 func (b *ipmiBMC) activate(ctx context.Context, take bool) (size int, owner uint32, err error) {
-	const op = "open console of"
-	err = b.do(ctx, op, func(ctx context.Context, s *rmcpSession) error {
+	err = b.do(ctx, opOpenConsole, func(ctx context.Context, s *rmcpSession) error {
 		data, err := activateSOL(ctx, s)
 		if code := codeOf(err); code == codeActive && take {
 			if _, err := s.call(ctx, netApp, cmdDeactivatePayload, solPayload()...); err != nil && codeOf(err) == 0 {
@@ -57,11 +48,11 @@ func (b *ipmiBMC) activate(ctx context.Context, take bool) (size int, owner uint
 			}
 			data, err = activateSOL(ctx, s)
 		} else if code == codeActive {
-			return fail(op, b.cfg, "end that session, or take the console with --take",
+			return fail(opOpenConsole, b.cfg, "end that session, or take the console with --take",
 				fmt.Errorf("%w%s", ErrConsoleInUse, holder(ctx, s)))
 		}
 		if err != nil {
-			return unsent(explain(op, b.cfg, err), trivet.ErrUnavailable)
+			return unsent(explain(opOpenConsole, b.cfg, err), trivet.ErrUnavailable)
 		}
 		size = packetSize(data)
 		if owner, err = consoleOwner(ctx, s); errors.Is(err, errNoAnswer) {
