@@ -37,15 +37,15 @@ type Service struct {
 	// before the first request.
 	SerialConsole, ManagerConsole any
 
-	mux     *http.ServeMux
-	log     map[string]any // what the system has of it; nil: there is none
+	mux *http.ServeMux
+	log map[string]any // what the system has of it; nil: there is none
 
 	managerLog map[string]any // what its manager has of it
-	mu      sync.Mutex
-	machine Machine         // guarded by mu
-	version int             // guarded by mu; the system's entity tag
-	boot    string          // guarded by mu
-	tokens  map[string]bool // guarded by mu
+	mu         sync.Mutex
+	machine    Machine         // guarded by mu
+	version    int             // guarded by mu; the system's entity tag
+	boot       string          // guarded by mu
+	tokens     map[string]bool // guarded by mu
 }
 
 // SystemPath is the path of the service's system.
