@@ -16,6 +16,8 @@ import (
 // maxEntryCommand bounds the command that enters a console, in bytes.
 const maxEntryCommand = 256
 
+const hintNoSSH = "use protocol ipmi, if the BMC has serial over LAN"
+
 // consoleSystem is what a system says of its serial console (DSP0268, ComputerSystem 1.13).
 type consoleSystem struct {
 	SerialConsole struct {
@@ -60,7 +62,7 @@ func findConsole(ctx context.Context, cfg Config) (sshTarget, error) {
 		return sshTarget{}, fail(opOpenConsole, cfg, redfishHint(err), err)
 	}
 	if s.SerialConsole.SSH == nil {
-		return sshTarget{}, fail(opOpenConsole, cfg, "use protocol ipmi, if the BMC has serial over LAN", b.noConsole(ctx, s))
+		return sshTarget{}, fail(opOpenConsole, cfg, hintNoSSH, b.noConsole(ctx, s))
 	}
 	return s.SerialConsole.SSH.target(cfg, b.wire.base.Hostname())
 }
@@ -90,7 +92,7 @@ func (c *serialConsole) target(cfg Config, host string) (sshTarget, error) {
 		return sshTarget{}, fail(opOpenConsole, cfg, "", fmt.Errorf(
 			"%w: the BMC reports port %d and command %.40q for the serial console", trivet.ErrInvalid, c.Port, c.Command))
 	case c.Shared && c.Command == "":
-		return sshTarget{}, fail(opOpenConsole, cfg, "use protocol ipmi, if the BMC has serial over LAN", fmt.Errorf(
+		return sshTarget{}, fail(opOpenConsole, cfg, hintNoSSH, fmt.Errorf(
 			"%w by SSH, but its own command line, and does not name the command that enters the console", ErrNoConsole))
 	}
 	port := c.Port

@@ -100,5 +100,5 @@ func (e *hostKeyError) hint() string {
 	if len(line) > maxHostKeyLine {
 		line = "its public key"
 	}
-	return "compare it with what the BMC shows; then an admin adds a line to sshHostKey in spec.data of its secret: " + line
+	return "compare it with what the BMC shows; then an admin adds it to sshHostKey in spec.data of its secret: " + line
 }

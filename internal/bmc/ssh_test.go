@@ -188,7 +188,10 @@ func TestSSHHostileHandshakes(t *testing.T) {
 		"closes":         {func(net.Conn) {}, 0},
 		"endless lines":  {func(conn net.Conn) { io.Copy(conn, &repeated{text: "hello\n"}) }, 0},
 		"endless line":   {func(conn net.Conn) { io.Copy(conn, &repeated{text: "SSH-2.0-x"}) }, 0},
-		"endless packet": {func(conn net.Conn) { io.WriteString(conn, "SSH-2.0-x\r\n"); io.Copy(conn, &repeated{text: "\x00\xff"}) }, 0},
+		"endless packet": {func(conn net.Conn) {
+			io.WriteString(conn, "SSH-2.0-x\r\n")
+			io.Copy(conn, &repeated{text: "\x00\xff"})
+		}, 0},
 		"endless rounds": {handshake(questions(1<<30, "", false)), 0},
 		"asks twice":     {handshake(questions(2, "Password: ", false)), 1},
 		"shows answers":  {handshake(questions(1, "Name: ", true)), 0},
@@ -268,7 +271,7 @@ func dialSSH(t *testing.T, cfg bmc.Config, address string) bmc.Console {
 	return c
 }
 
-// A service that sends without end is stopped by the session's window while nobody reads.
+// A service that sends without end is stopped by the session's window while it is not read.
 func TestSSHFloodIsBounded(t *testing.T) {
 	t.Parallel()
 	var sent atomic.Int64
