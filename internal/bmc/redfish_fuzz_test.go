@@ -16,8 +16,8 @@ import (
 func FuzzRedfishAnswers(f *testing.F) {
 	f.Add(200, "", `{"Systems":{"@odata.id":"/redfish/v1/Systems"},"Links":{"Sessions":{"@odata.id":"/redfish/v1/S"}},`+
 		`"Members":[{"@odata.id":"/redfish/v1/Systems/1"}],"PowerState":"Off",`+
-		``+
-		`"LogServices":{"@odata.id":"/redfish/v1/L"},"Entries":{"@odata.id":"/redfish/v1/E"},"LogEntryType":"SEL","DateTime":"2026-01-01T00:00:00Z","@odata.etag":"W/\"1\"",`+
+		`"LogServices":{"@odata.id":"/redfish/v1/L"},"Entries":{"@odata.id":"/redfish/v1/E"},"LogEntryType":"SEL",`+
+		`"DateTime":"2026-01-01T00:00:00Z","@odata.etag":"W/\"1\"",`+
 		`"Boot":{"BootSourceOverrideTarget@Redfish.AllowableValues":["Pxe"]},`+
 		`"Actions":{"#ComputerSystem.Reset":{"target":"/redfish/v1/R","ResetType@Redfish.AllowableValues":["On"]}}}`)
 	f.Add(307, "https://elsewhere/redfish/v1/", `{}`)

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/trivet-project/trivet"
 )
@@ -125,7 +126,7 @@ func (b *redfishBMC) newest(ctx context.Context, link string, limit int) ([]logE
 	return entries, nil
 }
 
-// newestFirst reports whether the newest entries are the first ones.
+// newestFirst reports whether the newest entries are the first ones, by those that have a time.
 func (b *redfishBMC) newestFirst(ctx context.Context, entries []logEntry) (bool, error) {
 	if len(entries) < 2 {
 		return false, nil
@@ -134,7 +135,13 @@ func (b *redfishBMC) newestFirst(ctx context.Context, entries []logEntry) (bool,
 	if err := errors.Join(b.readEntry(ctx, first), b.readEntry(ctx, last)); err != nil {
 		return false, err
 	}
-	return redfishTime(first.Created).After(redfishTime(last.Created)), nil
+	var times []time.Time
+	for _, e := range entries {
+		if t := redfishTime(e.Created); !t.IsZero() {
+			times = append(times, t)
+		}
+	}
+	return len(times) > 0 && times[0].After(times[len(times)-1]), nil
 }
 
 // readEntry reads an entry of which the service lists only the link.
