@@ -184,10 +184,10 @@ func TestSSHHostileHandshakes(t *testing.T) {
 		serve func(net.Conn)
 		asked int32
 	}{
-		"says nothing":   {func(conn net.Conn) { io.Copy(io.Discard, conn) }, 0},
-		"closes":         {func(net.Conn) {}, 0},
-		"endless lines":  {func(conn net.Conn) { io.Copy(conn, &repeated{text: "hello\n"}) }, 0},
-		"endless line":   {func(conn net.Conn) { io.Copy(conn, &repeated{text: "SSH-2.0-x"}) }, 0},
+		"says nothing":  {func(conn net.Conn) { io.Copy(io.Discard, conn) }, 0},
+		"closes":        {func(net.Conn) {}, 0},
+		"endless lines": {func(conn net.Conn) { io.Copy(conn, &repeated{text: "hello\n"}) }, 0},
+		"endless line":  {func(conn net.Conn) { io.Copy(conn, &repeated{text: "SSH-2.0-x"}) }, 0},
 		"endless packet": {func(conn net.Conn) {
 			io.WriteString(conn, "SSH-2.0-x\r\n")
 			io.Copy(conn, &repeated{text: "\x00\xff"})

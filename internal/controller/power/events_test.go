@@ -156,13 +156,13 @@ func TestEventText(t *testing.T) {
 	}
 	for want, events := range map[string]bmc.Events{
 		"":                      {Now: now},
-		"2026-01-02 03:04:05 a": {Entries: []bmc.Entry{{now.Add(-time.Hour), "old"}, {now, "a"}}},
+		"2026-01-02 03:04:05 a": {Entries: []bmc.Entry{{Time: now.Add(-time.Hour), Text: "old"}, {Time: now, Text: "a"}}},
 		"[the clock of the BMC is not set; these are its last entries]\nno time             a": {
 			Entries: []bmc.Entry{{Text: "a"}}},
 		"[the clock of the BMC is 1h0m0s ahead; these are its last entries]\n2026-01-02 04:04:05 a": {
-			Entries: []bmc.Entry{{now.Add(time.Hour), "a"}}},
+			Entries: []bmc.Entry{{Time: now.Add(time.Hour), Text: "a"}}},
 		"[the clock of the BMC is 2h0m0s behind; these are its last entries]\n2026-01-02 01:04:05 a": {
-			Now: now.Add(-2 * time.Hour), Entries: []bmc.Entry{{now.Add(-2 * time.Hour), "a"}}},
+			Now: now.Add(-2 * time.Hour), Entries: []bmc.Entry{{Time: now.Add(-2 * time.Hour), Text: "a"}}},
 	} {
 		if got := eventText(events, now, now); got != want {
 			t.Errorf("got %q; want %q", got, want)
