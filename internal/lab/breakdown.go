@@ -29,28 +29,21 @@ type breakdown struct {
 	once bool   // it works from the second time on
 
 	mu   sync.Mutex
-	last time.Time // guarded by mu; when it showed last; zero: it did not
+	seen bool // guarded by mu; it has shown
 }
 
-// shows reports whether the breakdown shows at a step, and notes when.
+// shows reports whether the breakdown shows at a step.
 func (b *breakdown) shows(step string) bool {
 	if b == nil || b.step != step {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.once && !b.last.IsZero() {
+	if b.once && b.seen {
 		return false
 	}
-	b.last = time.Now()
+	b.seen = true
 	return true
-}
-
-// shown returns when the breakdown showed last.
-func (b *breakdown) shown() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.last
 }
 
 // halts reports whether the machine stops at a boot step. It returns true when the machine is powered off.

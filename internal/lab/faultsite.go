@@ -34,6 +34,7 @@ const (
 	maxInFlight = 40
 	// restAfterKill is how long no head is killed after a kill.
 	restAfterKill = 5 * time.Second
+	actionTimeout = 10 * time.Second
 	poolLabel     = "pool"
 	bmcUser       = "demo"
 )
@@ -44,7 +45,6 @@ type faultSite struct {
 	client   *client.Client
 	truth    *grade.Truth
 	seen     *grade.Observer
-	machines map[string]*Machine
 	supplies []*supply
 	bmcs     []*bmctest.RedfishServer
 	password string
@@ -53,7 +53,7 @@ type faultSite struct {
 // newFaultSite decides what is wrong, and writes it beside the history.
 func newFaultSite(d *Demo) (*faultSite, error) {
 	s := &faultSite{demo: d, truth: grade.New(d.Machines, d.Seed), seen: grade.NewObserver(),
-		machines: map[string]*Machine{}, password: rand.Text()}
+		password: rand.Text()}
 	if d.History == "" {
 		return s, nil
 	}
@@ -74,6 +74,18 @@ func agentTimeout() trivet.Duration {
 	return max(trivet.DefaultAgentTimeout/pace, trivet.Duration(5*time.Second))
 }
 
+// timeouts returns how long an attempt of each step may take.
+func timeouts() map[string]time.Duration {
+	all := map[string]time.Duration{}
+	for _, step := range trivet.BootSteps {
+		all[step] = trivet.DefaultLimits[step].Timeout.D() / pace
+	}
+	for _, action := range []string{grade.Wipe, grade.Image, grade.MOTD, grade.Rest, grade.Seed} {
+		all[action] = actionTimeout
+	}
+	return all
+}
+
 // prepare creates the records of the site, and the machines with their BMCs.
 func (s *faultSite) prepare(ctx context.Context, c *client.Client, dhcp []string) error {
 	s.client = c
@@ -81,10 +93,9 @@ func (s *faultSite) prepare(ctx context.Context, c *client.Client, dhcp []string
 		return err
 	}
 	site := trivet.SiteSpec{Platform: "demo", AgentTimeout: agentTimeout(), Limits: map[string]trivet.Limit{}}
-	for step, l := range trivet.DefaultLimits {
-		if trivet.IsBootStep(step) {
-			site.Limits[step] = trivet.Limit{Timeout: l.Timeout / pace, Retries: l.Retries}
-		}
+	for _, step := range trivet.BootSteps {
+		site.Limits[step] = trivet.Limit{Timeout: trivet.Duration(timeouts()[step]),
+			Retries: trivet.DefaultLimits[step].Retries}
 	}
 	_, err := client.Of[trivet.Secret](c).Create(ctx, &trivet.Secret{Meta: trivet.Meta{Name: "bmc"},
 		Spec: trivet.SecretSpec{Data: map[string]string{"user": bmcUser, "password": s.password},
@@ -143,7 +154,7 @@ func (s *faultSite) createTemplates(ctx context.Context) error {
 		if p.BadImage {
 			image = "damaged"
 		}
-		const timeout = trivet.Duration(10 * time.Second)
+		const timeout = trivet.Duration(actionTimeout)
 		_, err := client.Of[trivet.Template](s.client).Create(ctx, &trivet.Template{Meta: trivet.Meta{Name: p.Template},
 			Spec: trivet.TemplateSpec{Actions: []trivet.Action{
 				{Name: grade.Wipe, Use: "wipe", Retries: 1, Timeout: timeout},
@@ -196,7 +207,7 @@ func (s *faultSite) addMachine(i int, dhcp []string) (*Machine, *bmctest.Redfish
 	case grade.BMC:
 		p.fault = f.Mode
 	}
-	s.machines[m.Name], s.supplies = m, append(s.supplies, p)
+	s.supplies = append(s.supplies, p)
 	server, err := bmctest.StartRedfish(p.handler(bmcUser, s.password))
 	if err == nil {
 		s.bmcs = append(s.bmcs, server)
@@ -256,12 +267,14 @@ func (s *faultSite) provide(ctx context.Context, progress *tracker) error {
 // grade compares what was seen, and the records as they are now, with the truth.
 func (s *faultSite) grade(ctx context.Context, progress *tracker, kills []time.Time) (*grade.Result, error) {
 	f := &grade.Final{Kills: kills, Ended: progress.endTimes(), AgentTimeout: agentTimeout().D(), Pace: pace, SilentAfter: reportTime,
-		Shown: func(name string) (at time.Time) {
-			if b := s.machines[name].broken; b != nil {
-				at = b.shown()
-			}
-			return at
-		}}
+		Timeouts: timeouts()}
+	runs, _, err := client.Of[trivet.Workflow](s.client).List(ctx, client.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range runs { // the watch ended with the last provision
+		s.seen.Note(w, time.Now())
+	}
 	var errMachines, errProvisions error
 	f.Machines, _, errMachines = client.Of[trivet.Machine](s.client).List(ctx, client.ListOptions{})
 	f.Provisions, _, errProvisions = client.Of[trivet.Provision](s.client).List(ctx, client.ListOptions{})

@@ -13,8 +13,8 @@ import (
 type Final struct {
 	Machines   []*trivet.Machine
 	Provisions []*trivet.Provision
-	// Shown returns when the fault of a machine showed last; zero where that is not known.
-	Shown func(machine string) time.Time
+	// Timeouts are how long an attempt of each step may take.
+	Timeouts map[string]time.Duration
 	// Kills are when heads were killed.
 	Kills []time.Time
 	// Ended is when the end of each provision was seen.
@@ -81,16 +81,29 @@ func (g *grader) violation(format string, args ...any) {
 	g.result.Violations = append(g.result.Violations, fmt.Sprintf(format, args...))
 }
 
+// gradeMachines checks which machines are in quarantine: those that failed by their own fault, and no other one.
 func (g *grader) gradeMachines() {
-	for _, m := range g.final.Machines {
-		truth := g.machines[m.Name]
-		if truth == nil || m.Status.State != trivet.MachineQuarantined {
-			continue
+	failed := map[string]bool{}
+	for _, w := range g.sortedRuns() {
+		if f := w.Status.Failure; f != nil && f.Type == trivet.FaultMachine {
+			failed[w.Spec.Machine] = true
 		}
-		g.result.Quarantined++
-		if truth.isSound() {
+	}
+	state := map[string]trivet.MachineState{}
+	for _, m := range g.final.Machines {
+		state[m.Name] = m.Status.State
+	}
+	for i := range g.truth.Machines {
+		m := &g.truth.Machines[i]
+		switch in := state[m.Name] == trivet.MachineQuarantined; {
+		case in && m.isSound():
 			g.result.HealthyQuarantined++
-			g.violation("machine %s is not at fault (%q) and in quarantine: %s", m.Name, truth.Fault.Kind, m.Status.Reason)
+			g.violation("machine %s is not at fault (%q) and in quarantine", m.Name, m.Fault.Kind)
+			fallthrough
+		case in:
+			g.result.Quarantined++
+		case failed[m.Name]:
+			g.violation("machine %s has failed and is not in quarantine: %q", m.Name, state[m.Name])
 		}
 	}
 }
@@ -130,63 +143,117 @@ func orNone(fault trivet.FailureType, step string) string {
 	return fmt.Sprintf("%s at %s", fault, step)
 }
 
-// gradeProvisions checks the provisions: how many machines they used, and that those which could succeed did.
+// gradeProvisions checks the provisions: that each is there and has ended, how many machines it used, and that it
+// succeeded where it could.
 func (g *grader) gradeProvisions() {
-	bad := map[string]bool{} // machines that were put into quarantine for what was not their fault
+	final, runs := map[string]*trivet.Provision{}, map[string][]*trivet.Workflow{}
 	for _, p := range g.final.Provisions {
-		truth := g.provisions[p.Name]
-		if truth == nil {
-			continue
+		final[p.Name] = p
+	}
+	for _, w := range g.sortedRuns() {
+		runs[w.Spec.Provision] = append(runs[w.Spec.Provision], w)
+	}
+	for i := range g.truth.Provisions {
+		truth := &g.truth.Provisions[i]
+		g.gradeRunsOf(truth, runs[truth.Name])
+		if p := final[truth.Name]; p != nil {
+			g.result.Switched += len(p.Status.Spent) + p.Status.Withdrawn
+			g.gradeProvision(truth, &p.Status, runs[truth.Name])
+		} else {
+			g.violation("provision %s is gone", truth.Name)
 		}
-		g.result.Switched += len(p.Status.Spent) + p.Status.Withdrawn
-		if p.Status.Attempts > 1+g.truth.Alternatives {
-			g.violation("provision %s used %d machines", p.Name, p.Status.Attempts)
+	}
+	g.result.SpentOnBadImage = len(g.spentOnBad(final))
+}
+
+// gradeRunsOf checks which machines a provision used.
+func (g *grader) gradeRunsOf(truth *Provision, runs []*trivet.Workflow) {
+	if len(runs) > 1+g.truth.Alternatives {
+		g.violation("provision %s used %d machines", truth.Name, len(runs))
+	}
+	spent := map[string]bool{}
+	for _, w := range runs {
+		machine := w.Spec.Machine
+		if spent[machine] {
+			g.violation("provision %s used machine %s again", truth.Name, machine)
 		}
+		if !w.Status.State.Ended() {
+			g.violation("run %s has not ended: %s", w.Name, w.Status.State)
+		}
+		spent[machine] = w.Status.Failure != nil && w.Status.Failure.Type == trivet.FaultMachine
+	}
+}
+
+// gradeProvision checks how a provision ended.
+func (g *grader) gradeProvision(truth *Provision, st *trivet.ProvisionStatus, runs []*trivet.Workflow) {
+	works := func(w *trivet.Workflow) bool {
+		return w.Status.State == trivet.WorkflowSucceeded && w.Spec.Machine == st.Machine
+	}
+	want := trivet.FaultMachine
+	switch {
+	case len(runs) > g.truth.Alternatives: // its last machine was at fault, or its image
+	case truth.BadImage:
+		want = trivet.FaultImage
+	case truth.Pool == Old:
+		want = trivet.FaultPlatform
+	default:
+		want = ""
+	}
+	switch {
+	case st.State == trivet.ProvisionSucceeded && !slices.ContainsFunc(runs, works):
+		g.violation("provision %s succeeded without a run that did on machine %q", truth.Name, st.Machine)
+	case st.State == trivet.ProvisionSucceeded:
+	case !st.State.Ended():
+		g.violation("provision %s has not ended: %s, %s", truth.Name, st.State, st.Reason)
+	case want == "":
+		g.violation("provision %s failed though machines without a fault were left: %s", truth.Name, st.Reason)
+	case st.Failure == nil || st.Failure.Type != want && !isLast(st.Failure, runs):
+		g.result.WrongType++
+		g.violation("provision %s failed with %+v; its type must be %s", truth.Name, st.Failure, want)
+	}
+}
+
+// isLast reports whether a failure has the type of that of the last run, which gradeRuns checks.
+func isLast(f *trivet.Failure, runs []*trivet.Workflow) bool {
+	return slices.ContainsFunc(runs, func(w *trivet.Workflow) bool {
+		return w.Spec.Attempt == len(runs) && w.Status.Failure != nil && w.Status.Failure.Type == f.Type
+	})
+}
+
+// spentOnBad returns the machines that were put into quarantine for a bad image or platform.
+func (g *grader) spentOnBad(final map[string]*trivet.Provision) map[string]bool {
+	bad := map[string]bool{}
+	for name, p := range final {
+		truth := g.provisions[name]
 		for _, s := range p.Status.Spent {
-			if m := g.machines[s.Machine]; m != nil {
-				fault, _ := expected(m, truth)
-				if fault == trivet.FaultImage || fault == trivet.FaultPlatform {
+			if m := g.machines[s.Machine]; m != nil && truth != nil {
+				if fault, _ := expected(m, truth); fault == trivet.FaultImage || fault == trivet.FaultPlatform {
 					bad[s.Machine] = true
 				}
 			}
 		}
-		g.gradeProvision(truth, &p.Status)
 	}
-	g.result.SpentOnBadImage = len(bad)
+	return bad
 }
 
-func (g *grader) gradeProvision(truth *Provision, st *trivet.ProvisionStatus) {
-	switch {
-	case st.State == trivet.ProvisionSucceeded:
-	case !st.State.Ended():
-		g.violation("provision %s has not ended: %s, %s", truth.Name, st.State, st.Reason)
-	case len(st.Spent)+st.Withdrawn >= g.truth.Alternatives: // its machines were at fault, which gradeRuns checks
-	case truth.BadImage || truth.Pool == Old:
-		want := trivet.FaultImage
-		if truth.Pool == Old {
-			want = trivet.FaultPlatform
-		}
-		if st.Failure == nil || st.Failure.Type != want {
-			g.result.WrongType++
-			g.violation("provision %s failed with %+v; its type must be %s", truth.Name, st.Failure, want)
-		}
-	default:
-		g.violation("provision %s failed though machines without a fault were left: %s", truth.Name, st.Reason)
-	}
-}
-
-// gradeAttempts checks that each failure was seen in time.
+// gradeAttempts checks that each failure was seen in time, and not before its deadline.
 func (g *grader) gradeAttempts() {
 	for _, a := range g.seen.attempts {
 		m := g.machines[a.Machine]
 		if m == nil {
 			continue
 		}
-		due, limit := g.due(m, &a)
-		if late := a.Detected.Sub(due); late > g.tolerance(m, &a, limit) {
+		if want := g.final.Timeouts[a.Step]; a.Timeout != want {
+			g.violation("%s in run %s has a deadline of %s; it must be %s", a.Step, a.Run, a.Timeout, want)
+		}
+		due, limit, byDeadline := g.due(m, &a)
+		tolerance := g.tolerance(m, &a, limit)
+		switch off := a.Detected.Sub(due).Round(100 * time.Millisecond); {
+		case off > tolerance:
 			g.result.LateFailures++
-			g.violation("attempt of %s in run %s was seen to fail %s after its deadline", a.Step, a.Run,
-				late.Round(100*time.Millisecond))
+			g.violation("attempt of %s in run %s was seen to fail %s after its deadline", a.Step, a.Run, off)
+		case byDeadline && off < -tolerance:
+			g.violation("attempt of %s in run %s was seen to fail %s before its deadline", a.Step, a.Run, -off)
 		}
 	}
 }
@@ -206,24 +273,24 @@ func (g *grader) tolerance(m *Machine, a *Attempt, limit time.Duration) time.Dur
 		t += bmcHold
 	}
 	for _, at := range g.final.Kills {
-		if at.After(a.Started) && at.Before(a.Detected) {
+		if at.After(a.Began.Add(-perKill)) && at.Before(a.Detected) {
 			t += perKill
 		}
 	}
 	return t
 }
 
-// due returns when the failure of an attempt must be known, and how long the limit is that was exceeded then. That of an
-// action which fails by itself is none.
-func (g *grader) due(m *Machine, a *Attempt) (time.Time, time.Duration) {
-	shown := g.final.Shown(m.Name)
+// due returns when the failure of an attempt must be known, and which limit was exceeded then. An action that fails by
+// itself has none. byDeadline: it must not be known before.
+func (g *grader) due(m *Machine, a *Attempt) (due time.Time, limit time.Duration, byDeadline bool) {
+	shows := m.Fault.Step == a.Step
 	switch {
-	case trivet.IsBootStep(a.Step) || shown.IsZero():
-		return a.Started.Add(a.Timeout), a.Timeout
-	case m.Fault.Mode == "silent":
-		return shown.Add(g.final.SilentAfter + g.final.AgentTimeout), g.final.AgentTimeout
-	case m.Fault.Mode == "error":
-		return shown, 0
+	case trivet.IsBootStep(a.Step), shows && m.Fault.Mode == "hang":
+		return a.Began.Add(a.Timeout), a.Timeout, true
+	case shows && m.Fault.Mode == "silent":
+		return a.Began.Add(g.final.SilentAfter + g.final.AgentTimeout), g.final.AgentTimeout, false
+	case shows && m.Fault.Mode == "error":
+		return a.Began, 0, false
 	}
-	return a.Started.Add(a.Timeout), a.Timeout
+	return a.Began.Add(a.Timeout), a.Timeout, false
 }

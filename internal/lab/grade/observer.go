@@ -12,6 +12,7 @@ type Observer struct {
 	runs     map[string]*trivet.Workflow // the last version of each
 	holder   map[string]string           // the run that has not ended, by machine
 	ends     map[string]time.Time        // when the end of a run was seen
+	begins   map[begin]time.Time         // when the begin of an attempt was seen
 	attempts []Attempt
 	twice    []string
 }
@@ -19,14 +20,23 @@ type Observer struct {
 // Attempt is an attempt of a step that was seen to fail.
 type Attempt struct {
 	Machine, Run, Step string
-	Started            time.Time
+	Began              time.Time // when that was seen
 	Timeout            time.Duration
 	Detected           time.Time
 }
 
+// begin identifies an attempt.
+type begin struct {
+	run, step string
+	attempt   int
+	started   time.Time
+}
+
+func beginOf(run string, s *trivet.Step) begin { return begin{run, s.Name, s.Attempt, s.Started} }
+
 // NewObserver returns an observer that has seen nothing.
 func NewObserver() *Observer {
-	return &Observer{runs: map[string]*trivet.Workflow{}, holder: map[string]string{}, ends: map[string]time.Time{}}
+	return &Observer{runs: map[string]*trivet.Workflow{}, holder: map[string]string{}, ends: map[string]time.Time{}, begins: map[begin]time.Time{}}
 }
 
 // Note notes a version of a run that is seen at a time.
@@ -44,13 +54,18 @@ func (o *Observer) Note(w *trivet.Workflow, now time.Time) {
 	if _, seen := o.ends[w.Name]; w.Status.State.Ended() && !seen {
 		o.ends[w.Name] = now
 	}
+	if step := w.Status.Current(); step != nil {
+		if _, seen := o.begins[beginOf(w.Name, step)]; !seen {
+			o.begins[beginOf(w.Name, step)] = now
+		}
+	}
 	if was == nil {
 		return
 	}
 	step := was.Status.Current()
 	if step != nil && failedSince(step, &was.Status, &w.Status) {
-		o.attempts = append(o.attempts, Attempt{Machine: machine, Run: w.Name, Step: step.Name, Started: step.Started,
-			Timeout: step.Timeout.D(), Detected: now})
+		o.attempts = append(o.attempts, Attempt{Machine: machine, Run: w.Name, Step: step.Name, Timeout: step.Timeout.D(),
+			Began: o.begins[beginOf(w.Name, step)], Detected: now})
 	}
 }
 
