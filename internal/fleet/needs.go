@@ -25,6 +25,9 @@ func (e *lackError) Error() string {
 	return fmt.Sprintf("machine %s cannot be used: %s", e.machine, e.lack)
 }
 
+// Unwrap returns ErrConflict: another machine may be chosen.
+func (e *lackError) Unwrap() error { return trivet.ErrConflict }
+
 // checkNeeds refuses a machine that lacks what the run needs.
 func (f *Fleet) checkNeeds(t *transition, w *trivet.Workflow, template *trivet.Template) error {
 	needs := workflow.Needs(w)
