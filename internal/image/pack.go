@@ -104,7 +104,8 @@ func (p *Packed) compress(out io.Writer) (raw int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	raw, err = io.Copy(z, readerOf{p.ctx, content})
+	// Not by its ReadFrom, which stores an error of the source while a goroutine of its own may store one of out.
+	raw, err = io.Copy(struct{ io.Writer }{z}, readerOf{p.ctx, content})
 	return raw, errors.Join(err, z.Close())
 }
 
