@@ -18,15 +18,3 @@ type SharedFailures struct {
 	Cause      string    `json:"cause"`    // for people
 	Time       time.Time `json:"time"`     // of the last one, for people
 }
-
-// AtFault reports whether so many machines have failed that what they share is at fault. A network has few machines at
-// work at a time, so that two which are broken are often the only ones.
-func (s *SharedFailures) AtFault() bool {
-	switch {
-	case s == nil:
-		return false
-	case s.Step == StepDHCP, s.Step == StepScript, s.Step == StepKernel:
-		return len(s.Machines) >= 3
-	}
-	return len(s.Machines) >= 2
-}

@@ -77,30 +77,27 @@ func Since(a trivet.Action) trivet.Release {
 	return ""
 }
 
-// WholeDisk returns the hints of the disk to which a rendered action writes an image as a whole; false where it does not.
-func WholeDisk(a trivet.Action) (trivet.DiskHints, bool) {
-	s, err := Parse(a)
-	if image, ok := s.(*Image); ok && err == nil && image.Partition == 0 {
-		return image.Hints, true
-	}
-	return trivet.DiskHints{}, false
+// ImageUse is how an action uses an image.
+type ImageUse struct {
+	Name  string           // of the Image record
+	Whole bool             // it is written to a whole disk
+	Disk  trivet.DiskHints // which select that disk; zero: those of the machine's record
 }
 
-// Images returns the names of the Image records that a rendered action uses.
-func Images(a trivet.Action) []string {
+// UsedImage returns the image that a rendered action uses; false where it uses none.
+func UsedImage(a trivet.Action) (ImageUse, bool) {
 	s, err := Parse(a)
 	if err != nil {
-		return nil
+		return ImageUse{}, false
 	}
+	var use ImageUse
 	switch s := s.(type) {
 	case *Image:
-		return []string{s.Image}
+		use = ImageUse{Name: s.Image, Whole: s.Partition == 0, Disk: s.Hints}
 	case *Archive:
-		return []string{s.Image}
+		use.Name = s.Image
 	case *Container:
-		if s.Image != "" {
-			return []string{s.Image}
-		}
+		use.Name = s.Image
 	}
-	return nil
+	return use, use.Name != ""
 }

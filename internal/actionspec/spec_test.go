@@ -214,13 +214,13 @@ func TestImages(t *testing.T) {
 		"files":  from(t, "archive", `{"image": "files"}`),
 		"tool":   from(t, "container", `{"image": "tool"}`),
 	} {
-		if got := Images(a); !slices.Equal(got, []string{with}) {
+		if got, ok := UsedImage(a); !ok || got.Name != with {
 			t.Errorf("%s: %v", a.Use, got)
 		}
 	}
 	for _, a := range []trivet.Action{from(t, "container", `{"ref": "x@sha256:`+zeros+`"}`), from(t, "reboot", `{}`),
 		from(t, "image", `{}`)} {
-		if got := Images(a); got != nil {
+		if got, ok := UsedImage(a); ok {
 			t.Errorf("%s: %v", a.Use, got)
 		}
 	}

@@ -170,11 +170,7 @@ func (f *Fleet) avoided(m *trivet.Machine) string {
 // faultAround returns what a machine shares with others and is at fault, as far as this head knows, and why; empty where
 // nothing is.
 func (f *Fleet) faultAround(m *trivet.Machine) (kind trivet.Kind, why string) {
-	site := trivet.SiteSpec{}
-	if s, err := f.Sites.GetShared(trivet.SiteName); err == nil {
-		site = s.Spec
-	}
-	if p, err := f.Platforms.GetShared(platformName(m, site)); err == nil {
+	if p, err := f.Platforms.GetShared(platformName(m, f.site())); err == nil {
 		kind, why = "Platform", workflow.AtFault("platform "+p.Name, p.Status.Failures, p.Generation)
 	}
 	if n, err := f.Networks.GetShared(f.networkName(m)); err == nil && why == "" {

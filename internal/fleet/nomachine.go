@@ -39,34 +39,39 @@ func (f *Fleet) noMachineFault(p *trivet.Provision) trivet.FailureType {
 
 // endAfter ends a provision with the failure of its last run, after which no other machine was free.
 func (f *Fleet) endAfter(tx *store.Tx, name, why string) error {
-	p, err := f.Provisions.In(tx).Get(name)
-	if err != nil {
-		return err
-	}
-	st := &p.Status
-	if !p.Waits() || st.Failure == nil {
-		return errUnchanged
-	}
-	st.State, st.Ended = trivet.ProvisionFailed, f.now()
-	st.Reason = fmt.Sprintf("%s (%s): %s; %s", st.Failure.Step, st.Failure.Type, st.Failure.Cause, why)
-	st.WaitsFor, st.WaitsGeneration = "", 0
-	f.countProvision(tx, st)
-	return errors.Join(f.dropAddress(tx, p), f.putProvision(tx, p))
+	return f.endWaiting(tx, name, func(st *trivet.ProvisionStatus) bool {
+		if st.Failure != nil {
+			st.Reason = fmt.Sprintf("%s (%s): %s; %s", st.Failure.Step, st.Failure.Type, st.Failure.Cause, why)
+		}
+		return st.Failure != nil
+	})
 }
 
 // failWaiting ends a provision that waits for a machine and must not.
 func (f *Fleet) failWaiting(tx *store.Tx, name, why string, fault trivet.FailureType) error {
+	return f.endWaiting(tx, name, failing(fault, why+" (spec.ifNoMachine is fail)"))
+}
+
+// failing returns what gives a provision a failure without a run.
+func failing(fault trivet.FailureType, cause string) func(*trivet.ProvisionStatus) bool {
+	return func(st *trivet.ProvisionStatus) bool {
+		st.Reason, st.Failure = cause, &trivet.Failure{Type: fault, Cause: cause}
+		return true
+	}
+}
+
+// endWaiting ends a provision that waits for a machine as a failure. end writes why, or reports that it goes on waiting.
+func (f *Fleet) endWaiting(tx *store.Tx, name string, end func(*trivet.ProvisionStatus) bool) error {
 	p, err := f.Provisions.In(tx).Get(name)
 	if err != nil {
 		return err
 	}
-	if !p.Waits() {
+	st := &p.Status
+	if !p.Waits() || !end(st) {
 		return errUnchanged
 	}
-	st := &p.Status
-	st.State, st.Reason, st.Ended = trivet.ProvisionFailed, why+" (spec.ifNoMachine is fail)", f.now()
+	st.State, st.Ended = trivet.ProvisionFailed, f.now()
 	st.WaitsFor, st.WaitsGeneration = "", 0
-	st.Failure = &trivet.Failure{Type: fault, Cause: st.Reason}
 	f.countProvision(tx, st)
 	return errors.Join(f.dropAddress(tx, p), f.putProvision(tx, p))
 }

@@ -72,16 +72,7 @@ func (f *Fleet) wait(tx *store.Tx, name, why, waitsFor string) error {
 
 // reject ends a provision that no machine could serve.
 func (f *Fleet) reject(tx *store.Tx, name string, cause error) error {
-	p, err := f.Provisions.In(tx).Get(name)
-	if err != nil {
-		return err
-	}
-	st := &p.Status
-	st.State, st.Reason, st.Ended = trivet.ProvisionFailed, cause.Error(), f.now()
-	st.WaitsFor, st.WaitsGeneration = "", 0
-	st.Failure = &trivet.Failure{Type: trivet.FaultConfiguration, Cause: cause.Error()}
-	f.countProvision(tx, st)
-	return errors.Join(f.dropAddress(tx, p), f.putProvision(tx, p))
+	return f.endWaiting(tx, name, failing(trivet.FaultConfiguration, cause.Error()))
 }
 
 // stopWaiting lets a provision wait for a machine again where the image that it waits for is not at fault any more, or

@@ -79,23 +79,25 @@ func (f *Fleet) images(tx *store.Tx, p *trivet.Provision, t *trivet.Template, ac
 	[]trivet.ImageRef, error) {
 	var refs []trivet.ImageRef
 	for i, a := range actions {
-		for _, named := range actionspec.Images(a) {
-			full, err := imageName(p.Project, t.Project, named)
-			if err != nil {
-				field := fmt.Sprintf("spec.actions[%d].with.image", i)
-				return nil, &trivet.FieldError{Field: field, Problem: err.Error()}
-			}
-			name := trivet.RelativeName(p.Project, full)
-			a.With["image"] = name
-			if slices.ContainsFunc(refs, func(r trivet.ImageRef) bool { return r.Name == name }) {
-				continue
-			}
-			image, err := f.Images.In(tx).Get(full)
-			if err != nil {
-				return nil, fmt.Errorf("spec.actions[%d].with.image: %w", i, err)
-			}
-			refs = append(refs, trivet.ImageRef{Name: name, ImageSpec: image.Spec})
+		use, ok := actionspec.UsedImage(a)
+		if !ok {
+			continue
 		}
+		full, err := imageName(p.Project, t.Project, use.Name)
+		if err != nil {
+			field := fmt.Sprintf("spec.actions[%d].with.image", i)
+			return nil, &trivet.FieldError{Field: field, Problem: err.Error()}
+		}
+		name := trivet.RelativeName(p.Project, full)
+		a.With["image"] = name
+		if slices.ContainsFunc(refs, func(r trivet.ImageRef) bool { return r.Name == name }) {
+			continue
+		}
+		image, err := f.Images.In(tx).Get(full)
+		if err != nil {
+			return nil, fmt.Errorf("spec.actions[%d].with.image: %w", i, err)
+		}
+		refs = append(refs, trivet.ImageRef{Name: name, ImageSpec: image.Spec})
 	}
 	return refs, nil
 }

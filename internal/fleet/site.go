@@ -10,11 +10,16 @@ import (
 
 // AgentTimeout returns how long an agent may be silent before it is declared lost.
 func (f *Fleet) AgentTimeout() time.Duration {
+	return agentTimeout(f.site())
+}
+
+// site returns the site's configuration, as far as this head knows it.
+func (f *Fleet) site() trivet.SiteSpec {
 	site, err := f.Sites.GetShared(trivet.SiteName)
 	if err != nil { // a site without the record has the defaults
-		return agentTimeout(trivet.SiteSpec{})
+		return trivet.SiteSpec{}
 	}
-	return agentTimeout(site.Spec)
+	return site.Spec
 }
 
 func agentTimeout(s trivet.SiteSpec) time.Duration {

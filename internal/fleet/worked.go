@@ -52,10 +52,6 @@ func (f *Fleet) Observe(was, is *trivet.Workflow) {
 	if err != nil {
 		return
 	}
-	site := trivet.SiteSpec{}
-	if s, err := f.Sites.GetShared(trivet.SiteName); err == nil {
-		site = s.Spec
-	}
 	for _, kind := range kinds {
 		switch kind {
 		case "Site":
@@ -63,7 +59,7 @@ func (f *Fleet) Observe(was, is *trivet.Workflow) {
 		case "Network":
 			f.worked.note(sharedKey(kind, f.networkName(m)), at)
 		case "Platform":
-			f.worked.note(sharedKey(kind, platformName(m, site)), at)
+			f.worked.note(sharedKey(kind, platformName(m, f.site())), at)
 		case "Image":
 			for _, name := range imagesOf(is) {
 				f.worked.note(sharedKey(kind, name), at)

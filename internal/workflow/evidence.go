@@ -73,7 +73,7 @@ func AddFailure(s *trivet.SharedFailures, generation int64, machine string, f *t
 	if s != nil && s.Generation == generation {
 		next = *s
 	}
-	if next.AtFault() || next.Step == f.Step && slices.Contains(next.Machines, machine) {
+	if AreMany(&next) || next.Step == f.Step && slices.Contains(next.Machines, machine) {
 		return &next // the record of what is known to be at fault is not written by each failure
 	}
 	if next.Step != f.Step { // what is broken fails at one step
@@ -84,10 +84,22 @@ func AddFailure(s *trivet.SharedFailures, generation int64, machine string, f *t
 	return &next
 }
 
+// AreMany reports whether so many machines have failed that what they share is at fault. A network has few machines at
+// work at a time, so that two which are broken are often the only ones.
+func AreMany(s *trivet.SharedFailures) bool {
+	switch {
+	case s == nil:
+		return false
+	case SharedBy(&trivet.Failure{Step: s.Step}) == "Network":
+		return len(s.Machines) >= 3
+	}
+	return len(s.Machines) >= 2
+}
+
 // AtFault reports why a shared record, whose generation is given, is at fault and not the machines; empty where it is
 // not.
 func AtFault(what string, s *trivet.SharedFailures, generation int64) string {
-	if s == nil || s.Generation != generation || !s.AtFault() {
+	if s == nil || s.Generation != generation || !AreMany(s) {
 		return ""
 	}
 	last := len(s.Machines) - 1

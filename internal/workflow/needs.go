@@ -22,18 +22,17 @@ func Needs(w *trivet.Workflow) (needs []Need) {
 		images[w.Spec.Images[i].Name] = &w.Spec.Images[i].ImageSpec
 	}
 	for _, a := range w.Spec.Actions {
-		for _, name := range actionspec.Images(a) {
-			image := images[name]
-			if image == nil {
-				continue
-			}
-			n := Need{Image: name, Arch: image.Arch}
-			if hints, ok := actionspec.WholeDisk(a); ok {
-				n.Disk, n.Bytes = hints, image.RawBytes
-			}
-			if n.Arch != "" || n.Bytes > 0 {
-				needs = append(needs, n)
-			}
+		use, ok := actionspec.UsedImage(a)
+		image := images[use.Name]
+		if !ok || image == nil {
+			continue
+		}
+		n := Need{Image: use.Name, Arch: image.Arch}
+		if use.Whole {
+			n.Disk, n.Bytes = use.Disk, image.RawBytes
+		}
+		if n.Arch != "" || n.Bytes > 0 {
+			needs = append(needs, n)
 		}
 	}
 	return needs

@@ -128,21 +128,24 @@ func (c *Controller) Keys() []string {
 
 // Affected implements [reconcile.Controller].
 func (c *Controller) Affected(e *store.Event) []string {
-	switch is := e.Record().(type) {
-	case *trivet.Workflow:
-		was, _ := e.Old().(*trivet.Workflow)
-		c.Fleet.Observe(was, is)
-	case *trivet.Machine:
-		was, _ := e.Old().(*trivet.Machine)
-		if is.Status.Workflow == "" || was == nil || workflow.PowerQueued(was) == workflow.PowerQueued(is) {
-			return nil
-		}
-		return []string{trivet.Resolve("", is.Status.Workflow)}
+	if e.Kind == "Machine" {
+		return queueEnded(e)
 	}
-	if e.Kind != "Workflow" {
-		return nil
+	was, _ := e.Old().(*trivet.Workflow)
+	if is, ok := e.Record().(*trivet.Workflow); ok {
+		c.Fleet.Observe(was, is)
 	}
 	return []string{e.Name}
+}
+
+// queueEnded returns the run of a machine whose power command begins or ends to wait for a BMC.
+func queueEnded(e *store.Event) []string {
+	was, _ := e.Old().(*trivet.Machine)
+	is, _ := e.Record().(*trivet.Machine)
+	if was == nil || is == nil || is.Status.Workflow == "" || workflow.PowerQueued(was) == workflow.PowerQueued(is) {
+		return nil
+	}
+	return []string{trivet.Resolve("", is.Status.Workflow)}
 }
 
 // Reconcile implements [reconcile.Controller].

@@ -15,6 +15,7 @@ import (
 	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/workflow"
 )
 
 // Fleet claims machines.
@@ -125,14 +126,12 @@ func changed(was, is trivet.Record) bool {
 	}
 	switch is := is.(type) {
 	case *trivet.Platform:
-		return atFault(was.(*trivet.Platform).Status.Failures) && !atFault(is.Status.Failures)
+		return workflow.AreMany(was.(*trivet.Platform).Status.Failures) && !workflow.AreMany(is.Status.Failures)
 	case *trivet.Network:
-		return atFault(was.(*trivet.Network).Status.Failures) && !atFault(is.Status.Failures)
+		return workflow.AreMany(was.(*trivet.Network).Status.Failures) && !workflow.AreMany(is.Status.Failures)
 	}
 	return false
 }
-
-func atFault(f *trivet.SharedFailures) bool { return f.AtFault() }
 
 func (c *Controller) waitingFor(what string) (names []string) {
 	for p := range c.tables.WaitingForFault(what) {
