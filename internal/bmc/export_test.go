@@ -28,3 +28,9 @@ func Call(ctx context.Context, c Client, netFn, command byte, data ...byte) erro
 func DialSSH(ctx context.Context, cfg Config, address, command string) (Console, error) {
 	return startSSH(ctx, cfg, sshTarget{address, command})
 }
+
+// ParseHostKeys returns how many keys Config.HostKeys has.
+func ParseHostKeys(text string) (int, error) {
+	keys, err := parseHostKeys(text)
+	return len(keys), err
+}

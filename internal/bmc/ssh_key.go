@@ -19,12 +19,6 @@ var hostKeyAlgorithms = []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.Ke
 // hostKeys are the SSH host keys that are accepted.
 type hostKeys []ssh.PublicKey
 
-// ParseHostKeys checks Config.HostKeys, and returns how many keys it has.
-func ParseHostKeys(text string) (int, error) {
-	keys, err := parseHostKeys(text)
-	return len(keys), err
-}
-
 // parseHostKeys parses lines such as "ssh-ed25519 AAAA... comment"; those that are empty or begin with # are ignored.
 func parseHostKeys(text string) (keys hostKeys, err error) {
 	n := 0
