@@ -9,14 +9,8 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/lab/grade"
 	"github.com/trivet-project/trivet/internal/wait"
-)
-
-// How an action fails on a machine that is broken.
-const (
-	modeError  = "error"  // the disk is gone, and the action fails with what it gets from the system
-	modeHang   = "hang"   // the action never ends
-	modeSilent = "silent" // the whole machine stops, silently
 )
 
 // reportTime is how long a machine goes on before it stops silently, so that what it has done is reported.
@@ -25,8 +19,8 @@ const reportTime = 2 * time.Second
 // breakdown is what is wrong with a simulated machine: it gets no further than one step. A nil one is nothing.
 type breakdown struct {
 	step string
-	mode string // of an action; a machine that is at a boot step stops
-	once bool   // it works from the second time on
+	mode grade.Mode // of an action; a machine that is at a boot step stops
+	once bool       // it works from the second time on
 
 	mu   sync.Mutex
 	seen bool // guarded by mu; it has shown
@@ -62,7 +56,7 @@ func (b *breakdown) wrap(m *Machine, do doer, freeze func()) doer {
 			return do(ctx, at)
 		}
 		switch b.mode {
-		case modeError:
+		case grade.Error:
 			if err := os.Remove(m.disk()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -71,7 +65,7 @@ func (b *breakdown) wrap(m *Machine, do doer, freeze func()) doer {
 				err = errors.Join(err, m.makeDisks())
 			}
 			return err
-		case modeSilent:
+		case grade.Silent:
 			_ = wait.Sleep(ctx, reportTime)
 			freeze()
 		}

@@ -7,10 +7,11 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
+	"github.com/trivet-project/trivet/internal/lab/grade"
 )
 
 // withBMC gives a machine, which is off, a BMC that fails in a way.
-func (s *site) withBMC(m *Machine, fault string) {
+func (s *site) withBMC(m *Machine, fault grade.Mode) {
 	s.Helper()
 	p := &supply{machine: m, fault: fault}
 	server, err := bmctest.StartRedfish(p.handler("u", "p"))
@@ -39,15 +40,16 @@ func TestBreakdowns(t *testing.T) {
 	s.template("two", trivet.Action{Name: "image", Use: "image", With: image, Retries: 1},
 		trivet.Action{Name: "seed", Use: "seed"}, trivet.Action{Name: "reboot", Use: "reboot"})
 	for _, c := range []struct {
-		name, fault string
-		broken      *breakdown
+		name   string
+		fault  grade.Mode
+		broken *breakdown
 	}{
 		{"b", "", nil},
-		{"bb", "", &breakdown{step: "image", mode: modeError}},
-		{"bbb", "", &breakdown{step: "image", mode: modeError, once: true}},
-		{"bbbb", "", &breakdown{step: "seed", mode: modeSilent}},
-		{"bbbbb", "", &breakdown{step: "seed", mode: modeSilent, once: true}},
-		{"bbbbbb", bmcErrs, nil},
+		{"bb", "", &breakdown{step: "image", mode: grade.Error}},
+		{"bbb", "", &breakdown{step: "image", mode: grade.Error, once: true}},
+		{"bbbb", "", &breakdown{step: "seed", mode: grade.Silent}},
+		{"bbbbb", "", &breakdown{step: "seed", mode: grade.Silent, once: true}},
+		{"bbbbbb", grade.Errs, nil},
 	} {
 		m := s.machineOnly(c.name)
 		m.broken = c.broken

@@ -138,56 +138,6 @@ func (d *Demo) provide(ctx context.Context, on *demoSite) (Summary, error) {
 	return d.install(ctx, on)
 }
 
-// failover runs provisions on a site on which much is wrong, and grades what becomes of them.
-func (d *Demo) failover(ctx context.Context, on *demoSite) (summary Summary, err error) {
-	site, err := newFaultSite(d)
-	if err != nil {
-		return Summary{}, err
-	}
-	defer func() { err = errors.Join(err, site.close()) }()
-	d.status("preparing %d machines", d.Machines)
-	if err := site.prepare(ctx, on.client, on.dhcp); err != nil {
-		return Summary{}, fmt.Errorf("prepare the site: %w", err)
-	}
-	progress, err := newTracker(d, on.client, site.names())
-	if err != nil {
-		return Summary{}, err
-	}
-	defer func() { err = errors.Join(err, progress.close()) }()
-	progress.seen = site.seen
-	began := time.Now()
-	run, stop := context.WithCancel(ctx)
-	defer stop()
-	g, run := errgroup.WithContext(run)
-	g.Go(func() error { return site.provide(run, progress) })
-	var faults *faultInjector
-	if d.Kill {
-		if faults, err = site.injector(ctx, on.heads, progress); err != nil {
-			return Summary{}, err
-		}
-		faults.rest = restAfterKill
-		g.Go(func() error {
-			if err := faults.run(run); run.Err() == nil {
-				return err
-			}
-			return nil // all provisions have ended meanwhile
-		})
-	}
-	err = progress.watch(run)
-	stop()
-	err = errors.Join(err, g.Wait())
-	summary = progress.summary(time.Since(began))
-	var kills []time.Time
-	if faults != nil && err == nil {
-		kills = faults.faults
-		summary.Faults, err = faults.summary(ctx)
-	}
-	if err == nil {
-		summary.Result, err = site.grade(ctx, progress, kills)
-	}
-	return summary, err
-}
-
 // install prepares the site, powers all machines on, and waits until all provisions have ended.
 func (d *Demo) install(ctx context.Context, on *demoSite) (Summary, error) {
 	began := time.Now()

@@ -8,19 +8,13 @@ import (
 
 	"github.com/trivet-project/trivet/internal/bmc"
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
-)
-
-// How a BMC fails.
-const (
-	bmcLies  = "lies"  // it reports what was requested, and does nothing
-	bmcErrs  = "errs"  // it responds to each change with an error
-	bmcHangs = "hangs" // it accepts connections and does not respond
+	"github.com/trivet-project/trivet/internal/lab/grade"
 )
 
 // supply is the power supply of a simulated machine, which its BMC controls.
 type supply struct {
 	machine *Machine
-	fault   string // of the BMC; empty: it works
+	fault   grade.Mode // of the BMC; empty: it works
 
 	mu  sync.Mutex
 	on  bool   // guarded by mu; as the BMC reports it
@@ -41,10 +35,10 @@ func (s *supply) Power() bmc.State {
 func (s *supply) SetPower(want bmc.State) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fault == bmcErrs {
+	if s.fault == grade.Errs {
 		return errors.New("the power supply does not respond")
 	}
-	if s.on = want == bmc.On; s.fault == bmcLies {
+	if s.on = want == bmc.On; s.fault == grade.Lies {
 		return nil
 	}
 	switch {
@@ -94,7 +88,7 @@ func run(m *Machine) (off func()) {
 func (s *supply) handler(user, password string) http.Handler {
 	service := bmctest.NewService(s)
 	service.User, service.Password = user, password
-	if s.fault != bmcHangs {
+	if s.fault != grade.Hangs {
 		return service
 	}
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -28,10 +27,9 @@ func (b *bench) faults() error { return b.runFaults(fewFaulty) }
 func (b *bench) manyFaults() error { return b.runFaults(manyFaulty, "--kill", "random") }
 
 func (b *bench) runFaults(machines int, more ...string) error {
-	args := append([]string{"demo", "--scenario", "faults", "--heads", "3", "--machines", strconv.Itoa(machines),
-		"--timeout", "1h", "--json", "--history", filepath.Join(b.dir, "faults.jsonl")}, more...)
-	b.report.command("trivet " + strings.Join(append(args[:7:7], more...), " "))
-	cmd := exec.CommandContext(b.ctx, b.binary, args...)
+	args := append([]string{"demo", "--scenario", "faults", "--heads", "3", "--machines", strconv.Itoa(machines)}, more...)
+	b.report.command("trivet " + strings.Join(args, " "))
+	cmd := exec.CommandContext(b.ctx, b.binary, append(args, "--timeout", "1h", "--json")...)
 	cmd.Stderr = os.Stderr
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.Output()

@@ -95,15 +95,16 @@ func (g *grader) gradeMachines() {
 	}
 	for i := range g.truth.Machines {
 		m := &g.truth.Machines[i]
-		switch in := state[m.Name] == trivet.MachineQuarantined; {
-		case in && m.isSound():
+		if state[m.Name] != trivet.MachineQuarantined {
+			if failed[m.Name] {
+				g.violation("machine %s has failed and is not in quarantine: %q", m.Name, state[m.Name])
+			}
+			continue
+		}
+		g.result.Quarantined++
+		if m.isSound() {
 			g.result.HealthyQuarantined++
 			g.violation("machine %s is not at fault (%q) and in quarantine", m.Name, m.Fault.Kind)
-			fallthrough
-		case in:
-			g.result.Quarantined++
-		case failed[m.Name]:
-			g.violation("machine %s has failed and is not in quarantine: %q", m.Name, state[m.Name])
 		}
 	}
 }
@@ -269,7 +270,7 @@ const bmcHold = 25 * time.Second
 // tolerance is how long after its deadline the failure of an attempt may be seen.
 func (g *grader) tolerance(m *Machine, a *Attempt, limit time.Duration) time.Duration {
 	t := max(limit/10, 2*time.Second)
-	if m.Fault == (Fault{BMC, a.Step, "hangs"}) {
+	if m.Fault == (Fault{BMC, a.Step, Hangs}) {
 		t += bmcHold
 	}
 	for _, at := range g.final.Kills {
@@ -285,11 +286,11 @@ func (g *grader) tolerance(m *Machine, a *Attempt, limit time.Duration) time.Dur
 func (g *grader) due(m *Machine, a *Attempt) (due time.Time, limit time.Duration, byDeadline bool) {
 	shows := m.Fault.Step == a.Step
 	switch {
-	case trivet.IsBootStep(a.Step), shows && m.Fault.Mode == "hang":
+	case trivet.IsBootStep(a.Step), shows && m.Fault.Mode == Hang:
 		return a.Began.Add(a.Timeout), a.Timeout, true
-	case shows && m.Fault.Mode == "silent":
+	case shows && m.Fault.Mode == Silent:
 		return a.Began.Add(g.final.SilentAfter + g.final.AgentTimeout), g.final.AgentTimeout, false
-	case shows && m.Fault.Mode == "error":
+	case shows && m.Fault.Mode == Error:
 		return a.Began, 0, false
 	}
 	return a.Began.Add(a.Timeout), a.Timeout, false

@@ -41,9 +41,23 @@ type Fault struct {
 	Kind Kind `json:"kind"`
 	// Step is where it shows: a boot step or an action.
 	Step string `json:"step"`
-	// Mode is how: of an action "error", "hang" or "silent"; of a BMC "lies", "errs" or "hangs".
-	Mode string `json:"mode,omitempty"`
+	// Mode is how.
+	Mode Mode `json:"mode,omitempty"`
 }
+
+// Mode is how an action, or a BMC, fails.
+type Mode string
+
+// The modes.
+const (
+	Error  Mode = "error"  // the disk is gone, and the action fails with what it gets from the system
+	Hang   Mode = "hang"   // the action never ends
+	Silent Mode = "silent" // the whole machine stops during the action, silently
+
+	Lies  Mode = "lies"  // the BMC reports what was requested, and does nothing
+	Errs  Mode = "errs"  // it responds to each change with an error
+	Hangs Mode = "hangs" // it accepts connections and does not respond
+)
 
 // Kind is a kind of fault.
 type Kind string
@@ -118,8 +132,8 @@ func New(n int, seed uint64) *Truth {
 	take(15, func(int) Fault { return breakdown(r, Dead) })
 	take(5, func(int) Fault { return breakdown(r, Flaky) })
 	take(3, func(i int) Fault {
-		return []Fault{{BMC, trivet.StepDHCP, "lies"}, {BMC, trivet.StepPowerOn, "errs"},
-			{BMC, trivet.StepPowerOn, "hangs"}}[i%3]
+		return []Fault{{BMC, trivet.StepDHCP, Lies}, {BMC, trivet.StepPowerOn, Errs},
+			{BMC, trivet.StepPowerOn, Hangs}}[i%3]
 	})
 	t.provisions((len(sound)+share(n, 5))*3/4, old)
 	return t
@@ -132,9 +146,9 @@ func breakdown(r *rand.Rand, kind Kind) Fault {
 	steps := order[1:]
 	f := Fault{Kind: kind, Step: steps[r.IntN(len(steps))]}
 	if !trivet.IsBootStep(f.Step) {
-		modes := []string{"hang", "silent"}
+		modes := []Mode{Hang, Silent}
 		if f.Step == Wipe || f.Step == Image {
-			modes = append(modes, "error")
+			modes = append(modes, Error)
 		}
 		f.Mode = modes[r.IntN(len(modes))]
 	}
