@@ -265,3 +265,26 @@ func TestFailuresBesideSuccessAreTheMachines(t *testing.T) {
 		r.release("named")
 	}
 }
+
+// A provision that has failed for another reason since the run whose fault is corrected keeps its own failure.
+func TestCorrectionKeepsALaterFailure(t *testing.T) {
+	r := newRack(t)
+	r.pool()
+	r.upgraded(trivet.CurrentRelease)
+	only := map[string]string{"only": "p1"}
+	r.label("p1", only)
+	r.provisionOf("a", trivet.ProvisionSpec{Template: "t", Selector: only, IfNoMachine: trivet.NoMachineFail})
+	r.failRunAt("a", trivet.StepDHCP)
+	r.bmcReports("p1", "off")
+	r.must(r.Claim(t.Context(), "default/a"))
+	if p := r.provisionNamed("a"); p.Status.State != trivet.ProvisionFailed ||
+		p.Status.Failure.Type != trivet.FaultConfiguration {
+		t.Fatalf("no other machine: %+v", p.Status)
+	}
+	r.failAt("b", trivet.StepDHCP)
+	r.failAt("c", trivet.StepDHCP)
+	p := r.provisionNamed("a")
+	if p.Status.Spent[0].Failure.Type != trivet.FaultNetwork || p.Status.Failure.Type != trivet.FaultConfiguration {
+		t.Errorf("after the correction: %+v, %+v", p.Status.Spent, p.Status.Failure)
+	}
+}

@@ -82,7 +82,8 @@ func (f *Fleet) correctProvision(t *transition) error {
 		st.Spent = slices.Clone(st.Spent)
 		st.Spent[i].Failure, changed = *t.workflow.Status.Failure, true
 	}
-	if st.Workflow == t.workflow.Name && st.Failure != nil {
+	// One that failed while it waited for another machine has a failure of its own, which is of no step.
+	if st.Workflow == t.workflow.Name && st.Failure != nil && st.Failure.Step != "" {
 		st.Failure, changed = t.workflow.Status.Failure, true
 	}
 	if !changed {
