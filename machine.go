@@ -55,8 +55,8 @@ type BMC struct {
 	// be sent to.
 	Secret string `json:"secret"`
 	// Console collects, during each run, what the machine writes to its serial console: for protocols ipmi, and redfish
-	// where the service offers it by SSH. BMCs permit one session, so it is off by default. Those who may read the logs of
-	// runs may read it.
+	// where the service offers it by SSH. BMCs permit one session, so it is off by default. Those who may read the logs
+	// of runs may read it.
 	Console bool `json:"console,omitempty"`
 }
 

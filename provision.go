@@ -94,8 +94,8 @@ type ProvisionStatus struct {
 	Hedge string `json:"hedge,omitempty"`
 	// RaceNote is what became of the race: why there was none, or which machine was first.
 	RaceNote string `json:"raceNote,omitempty"`
-	// Withdrawn is how many machines it had that were not at fault: that left its race, or whose network or platform was at
-	// fault. They count as alternatives.
+	// Withdrawn is how many machines it had that were not at fault: that left its race, or whose network or platform
+	// was at fault. They count as alternatives.
 	Withdrawn int `json:"withdrawn,omitempty"`
 	// Replaced is the machine that served it until an operator replaced it by another one.
 	Replaced *ReplacedMachine `json:"replaced,omitempty"`

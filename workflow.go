@@ -176,8 +176,8 @@ type Failure struct {
 	// Console is the last lines that the machine wrote to its serial console, without control characters; empty where it
 	// was not collected (see [BMC]).
 	Console string `json:"console,omitempty"`
-	// EventLog is the last entries of the machine's BMC's event log since the run began, one a line, which are read when
-	// the machine was powered off because it was at fault; empty where there are none, or they could not be read.
+	// EventLog is the last entries of the machine's BMC's event log since the run began, one a line, which are read
+	// when the machine was powered off because it was at fault; empty where there are none, or they could not be read.
 	EventLog string `json:"eventLog,omitempty"`
 }
 

@@ -100,15 +100,18 @@ func report(s lab.Summary, asJSON bool) error {
 
 func reportFaults(r *grade.Result) {
 	fmt.Printf("%d times a provision went on with another machine. %d machines are in quarantine, %d of them not at "+
-		"fault.\n%d failures have the wrong type, %d were seen late, and %d machines were put into quarantine for a bad "+
-		"image or platform.\n", r.Switched, r.Quarantined, r.HealthyQuarantined, r.WrongType, r.LateFailures,
+		"fault.\n%d failures have the wrong type, %d were seen late, and %d machines were put into quarantine for a "+
+		"bad image or platform.\n", r.Switched, r.Quarantined, r.HealthyQuarantined, r.WrongType, r.LateFailures,
 		r.SpentOnBadImage)
 	t := r.Times
-	fmt.Printf("\n%-28s %12s %24s\n", "", "Trivet", fmt.Sprintf("one timeout of %s", grade.OneTimeout/time.Duration(t.Pace)))
+	fmt.Printf("\n%-28s %12s %24s\n", "", "Trivet",
+		fmt.Sprintf("one timeout of %s", grade.OneTimeout/time.Duration(t.Pace)))
 	row := func(what string, of func(*grade.Outcome) string) {
 		fmt.Printf("%-28s %12s %24s\n", what, of(&t.Trivet), of(&t.OneTimeout))
 	}
-	row("provisions that succeeded", func(o *grade.Outcome) string { return fmt.Sprintf("%d of %d", o.Succeeded, o.Provisions) })
+	row("provisions that succeeded", func(o *grade.Outcome) string {
+		return fmt.Sprintf("%d of %d", o.Succeeded, o.Provisions)
+	})
 	row("failure seen, median", func(o *grade.Outcome) string { return fmt.Sprintf("%.1f s", o.FailureSeen.Median) })
 	row("failure seen, p99", func(o *grade.Outcome) string { return fmt.Sprintf("%.1f s", o.FailureSeen.P99) })
 	row("machine works, median", func(o *grade.Outcome) string { return fmt.Sprintf("%.1f s", o.Working.Median) })

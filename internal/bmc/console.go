@@ -9,8 +9,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Console is the serial console of a machine. Read and Write are safe to call at the same time. What is read is what the
-// machine wrote, with control characters.
+// Console is the serial console of a machine. Read and Write are safe to call at the same time. What is read is what
+// the machine wrote, with control characters.
 type Console interface {
 	// Reader reads what the machine wrote. Its error, where the console was not closed by Close, says why it has ended.
 	io.Reader

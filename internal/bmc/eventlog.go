@@ -12,8 +12,8 @@ import (
 
 // EventLog is a [Client] whose BMC may have an event log: what it observed of the machine's hardware.
 type EventLog interface {
-	// Events reads the newest entries, at most limit. With an error it returns those that were read before; the error is
-	// ErrNoEventLog where the BMC has none.
+	// Events reads the newest entries, at most limit. With an error it returns those that were read before; the error
+	// is ErrNoEventLog where the BMC has none.
 	Events(ctx context.Context, limit int) (Events, error)
 }
 

@@ -67,8 +67,8 @@ func findConsole(ctx context.Context, cfg Config) (sshTarget, error) {
 	return s.SerialConsole.SSH.target(cfg, b.wire.base.Hostname())
 }
 
-// noConsole says why a system whose description has no console by SSH has none. A manager that lists SSH names neither a
-// port nor a command: what SSH starts there may as well be the BMC's own command line.
+// noConsole says why a system whose description has no console by SSH has none. A manager that lists SSH names neither
+// a port nor a command: what SSH starts there may as well be the BMC's own command line.
 func (b *redfishBMC) noConsole(ctx context.Context, s consoleSystem) error {
 	var m consoleManager
 	if len(s.Links.ManagedBy) > 0 { // an error of it does not matter

@@ -39,8 +39,8 @@ func (c *sshConn) Write(p []byte) (int, error) {
 // silent returns for how long the BMC has sent nothing.
 func (c *sshConn) silent() time.Duration { return time.Since(time.Unix(0, c.heard.Load())) }
 
-// dialSSH connects and logs in, until ctx ends. The password is sent to a BMC whose host key is accepted, and to no other
-// one. What the BMC sends before that is bounded: its version to some lines, a packet to 256 KiB.
+// dialSSH connects and logs in, until ctx ends. The password is sent to a BMC whose host key is accepted, and to no
+// other one. What the BMC sends before that is bounded: its version to some lines, a packet to 256 KiB.
 func dialSSH(ctx context.Context, cfg Config, address string) (*sshConn, *ssh.Client, error) {
 	keys, err := parseHostKeys(cfg.HostKeys)
 	if err != nil {

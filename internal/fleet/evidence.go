@@ -167,8 +167,8 @@ func (f *Fleet) avoided(m *trivet.Machine) string {
 	return ""
 }
 
-// faultAround returns what a machine shares with others and is at fault, as far as this head knows, and why; empty where
-// nothing is.
+// faultAround returns what a machine shares with others and is at fault, as far as this head knows, and why; empty
+// where nothing is.
 func (f *Fleet) faultAround(m *trivet.Machine) (kind trivet.Kind, why string) {
 	if p, err := f.Platforms.GetShared(platformName(m, f.site())); err == nil {
 		kind, why = "Platform", workflow.AtFault("platform "+p.Name, p.Status.Failures, p.Generation)

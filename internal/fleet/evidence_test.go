@@ -111,7 +111,8 @@ func (r *rack) provisionOf(name string, spec trivet.ProvisionSpec) {
 }
 
 // What several machines share and fail with is at fault from the second failure on, a network from the third: not the
-// whole pool is quarantined. Provisions by selector wait, until a machine that is named succeeds or the record is changed.
+// whole pool is quarantined. Provisions by selector wait, until a machine that is named succeeds or the record is
+// changed.
 func TestSharedFailures(t *testing.T) {
 	for _, tc := range []struct {
 		step  string

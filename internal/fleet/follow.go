@@ -42,8 +42,8 @@ func (f *Fleet) leaving(t *transition) (address, kept string) {
 const elsewhereSince trivet.Release = "0.3.1"
 
 // isElsewhere reports whether another machine may not share what is at fault for the failure of a run: a network or a
-// platform. An image is the provision's own choice, and goes with it to every machine. Where an address has followed the
-// provision to the machine, it is not left there.
+// platform. An image is the provision's own choice, and goes with it to every machine. Where an address has followed
+// the provision to the machine, it is not left there.
 func (f *Fleet) isElsewhere(t *transition) bool {
 	kind := workflow.SharedAtFault(t.workflow.Status.Failure)
 	if kind != "Network" && kind != "Platform" || elsewhereSince.Compare(t.tx.ClusterVersion()) > 0 {

@@ -10,9 +10,9 @@ import (
 )
 
 // What a provision needs of its machine is known once its template is rendered, which is at the claim: an image has an
-// architecture, and needs a disk that is large enough. A claim of a machine that lacks it fails, writes nothing, and the
-// head remembers what the provision needs, so that the next search leaves out all machines that lack it. A head that has
-// forgotten it learns it again in the same way.
+// architecture, and needs a disk that is large enough. A claim of a machine that lacks it fails, writes nothing, and
+// the head remembers what the provision needs, so that the next search leaves out all machines that lack it. A head
+// that has forgotten it learns it again in the same way.
 
 // lackError: the machine lacks what the provision needs.
 type lackError struct {

@@ -35,8 +35,8 @@ func (r *rack) inventory(machine string, inv *trivet.Inventory) {
 	})
 }
 
-// A provision by selector leaves out machines whose disk is too small for its image, or that are of another architecture;
-// one that names such a machine fails, before the machine is touched.
+// A provision by selector leaves out machines whose disk is too small for its image, or that are of another
+// architecture; one that names such a machine fails, before the machine is touched.
 func TestMachineThatLacksWhatTheImageNeeds(t *testing.T) {
 	r := newRack(t)
 	r.pool()

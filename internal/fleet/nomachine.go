@@ -60,7 +60,8 @@ func failing(fault trivet.FailureType, cause string) func(*trivet.ProvisionStatu
 	}
 }
 
-// endWaiting ends a provision that waits for a machine as a failure. end writes why, or reports that it goes on waiting.
+// endWaiting ends a provision that waits for a machine as a failure. end writes why, or reports that it goes on
+// waiting.
 func (f *Fleet) endWaiting(tx *store.Tx, name string, end func(*trivet.ProvisionStatus) bool) error {
 	p, err := f.Provisions.In(tx).Get(name)
 	if err != nil {

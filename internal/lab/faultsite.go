@@ -24,8 +24,8 @@ import (
 	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// The scenario "faults": a site on which much is wrong, as a truth says that is written before the heads start. What the
-// records show at the end, and when they showed it, is graded by that.
+// The scenario "faults": a site on which much is wrong, as a truth says that is written before the heads start. What
+// the records show at the end, and when they showed it, is graded by that.
 
 const (
 	// pace is what all deadlines are divided by, so that the demo takes minutes.
@@ -209,8 +209,8 @@ func (s *faultSite) createTemplates(ctx context.Context) error {
 			Spec: trivet.TemplateSpec{Actions: []trivet.Action{
 				{Name: grade.Wipe, Use: "wipe", Retries: 1, Timeout: timeout},
 				{Name: grade.Image, Use: "image", With: map[string]any{"image": image}, Retries: 1, Timeout: timeout},
-				{Name: grade.MOTD, Use: "file", With: map[string]any{"path": "/etc/motd", "content": "demo\n"}, Retries: 1,
-					Timeout: timeout},
+				{Name: grade.MOTD, Use: "file", Retries: 1, Timeout: timeout,
+					With: map[string]any{"path": "/etc/motd", "content": "demo\n"}},
 				{Name: grade.Rest, Use: "noop", With: map[string]any{"sleep": "1s"}, Retries: 1, Timeout: timeout},
 				{Name: grade.Seed, Use: "seed", Retries: 1, Timeout: timeout},
 				{Name: "reboot", Use: "reboot"},
@@ -316,8 +316,8 @@ func (s *faultSite) provide(ctx context.Context, progress *tracker) error {
 
 // grade compares what was seen, and the records as they are now, with the truth.
 func (s *faultSite) grade(ctx context.Context, progress *tracker, kills []time.Time) (*grade.Result, error) {
-	f := &grade.Final{Kills: kills, Ended: progress.endTimes(), AgentTimeout: agentTimeout().D(), Pace: pace, SilentAfter: reportTime,
-		Timeouts: timeouts()}
+	f := &grade.Final{Kills: kills, Ended: progress.endTimes(), AgentTimeout: agentTimeout().D(), Pace: pace,
+		SilentAfter: reportTime, Timeouts: timeouts()}
 	runs, _, err := client.Of[trivet.Workflow](s.client).List(ctx, client.ListOptions{})
 	if err != nil {
 		return nil, err

@@ -22,8 +22,8 @@ type Run struct {
 }
 
 // After returns the status of a provision after a run of it has ended. It succeeds or fails with the run, except that
-// where the machine was at fault, or what it shares with some machines only, it waits for another one, as long as it has
-// alternatives.
+// where the machine was at fault, or what it shares with some machines only, it waits for another one, as long as it
+// has alternatives.
 func After(spec *trivet.ProvisionSpec, st trivet.ProvisionStatus, run Run) trivet.ProvisionStatus {
 	st.Failure, st.Reason = run.Failure, ""
 	switch {

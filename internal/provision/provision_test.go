@@ -77,8 +77,8 @@ func TestNoFailover(t *testing.T) {
 	}
 }
 
-// Where the network or platform of a machine is at fault, its provision goes on with a machine that has another one. The
-// machine is not spent, and keeps its address.
+// Where the network or platform of a machine is at fault, its provision goes on with a machine that has another one.
+// The machine is not spent, and keeps its address.
 func TestElsewhere(t *testing.T) {
 	spec := &trivet.ProvisionSpec{Selector: map[string]string{"a": "b"}}
 	st := trivet.ProvisionStatus{State: trivet.ProvisionRunning, Machine: "m1", MachineUID: "uid-m1", Workflow: "p-m1",

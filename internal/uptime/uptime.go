@@ -16,8 +16,8 @@ const (
 )
 
 // Clock counts the time of one head. After a gap, in which the head was paused or the store had no leader, counting
-// starts again only after as long as the gap was, at least a second and at most MaxSettle: agents report then what happened during the gap.
-// The zero value starts at its first Advance.
+// starts again only after as long as the gap was, at least a second and at most MaxSettle: agents report then what
+// happened during the gap. The zero value starts at its first Advance.
 type Clock struct {
 	counted    time.Duration
 	missed     time.Duration

@@ -27,7 +27,8 @@ func (b *bench) faults() error { return b.runFaults(fewFaulty) }
 func (b *bench) manyFaults() error { return b.runFaults(manyFaulty, "--kill", "random") }
 
 func (b *bench) runFaults(machines int, more ...string) error {
-	args := append([]string{"demo", "--scenario", "faults", "--heads", "3", "--machines", strconv.Itoa(machines)}, more...)
+	args := append([]string{"demo", "--scenario", "faults", "--heads", "3", "--machines", strconv.Itoa(machines)},
+		more...)
 	b.report.command("trivet " + strings.Join(args, " "))
 	cmd := exec.CommandContext(b.ctx, b.binary, append(args, "--timeout", "1h", "--json")...)
 	cmd.Stderr = os.Stderr
@@ -49,7 +50,9 @@ func (b *bench) faultRows(s *lab.Summary) {
 	peer := func(what, unit string, of func(*grade.Outcome) float64) {
 		r.add(row{what: what, unit: unit, ours: of(&t.Trivet), peer: of(&t.OneTimeout), by: "one timeout"})
 	}
-	peer("provisions that succeeded", "%", func(o *grade.Outcome) float64 { return 100 * float64(o.Succeeded) / float64(o.Provisions) })
+	peer("provisions that succeeded", "%", func(o *grade.Outcome) float64 {
+		return 100 * float64(o.Succeeded) / float64(o.Provisions)
+	})
 	peer("until a failure is seen, median", "s", func(o *grade.Outcome) float64 { return o.FailureSeen.Median })
 	peer("until a failure is seen, p99", "s", func(o *grade.Outcome) float64 { return o.FailureSeen.P99 })
 	peer("until a machine works, median", "s", func(o *grade.Outcome) float64 { return o.Working.Median })
@@ -74,8 +77,8 @@ func (b *bench) faultRows(s *lab.Summary) {
 		r.add(row{what: "heads killed meanwhile", ours: float64(s.HeadsKilled)})
 		r.add(row{what: "acknowledged writes lost", ours: float64(s.AcknowledgedWritesLost), bound: none})
 	}
-	r.note("All deadlines are divided by %d, the one timeout of %s too. What it would have shown is computed: it gets the "+
-		"machine that Trivet chose first, takes as long as Trivet where machine and image are good, and fails after its "+
-		"timeout otherwise. Times are since the provision was created; those of machines that work are of those that do.",
-		t.Pace, grade.OneTimeout)
+	r.note("All deadlines are divided by %d, the one timeout of %s too. What it would have shown is computed: it gets "+
+		"the machine that Trivet chose first, takes as long as Trivet where machine and image are good, and fails "+
+		"after its timeout otherwise. Times are since the provision was created; those of machines that work are of "+
+		"those that do.", t.Pace, grade.OneTimeout)
 }

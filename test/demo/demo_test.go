@@ -37,8 +37,8 @@ func TestHeadsAreKilled(t *testing.T) {
 	check(t, history, &s)
 }
 
-// Much is wrong with a site, and heads die meanwhile. What the records show is what is wrong, in time; no sound machine is
-// in quarantine at the end, and every provision that has a sound machine left succeeds.
+// Much is wrong with a site, and heads die meanwhile. What the records show is what is wrong, in time; no sound machine
+// is in quarantine at the end, and every provision that has a sound machine left succeeds.
 func TestSoakFaults(t *testing.T) {
 	if os.Getenv("TRIVET_SOAK") == "" {
 		t.Skip("only in make soak")

@@ -137,8 +137,8 @@ func (s *SSHD) end() error {
 	return s.cmd.Wait()
 }
 
-// SSHConsole is the SerialConsole of a system (DSP0268, ComputerSystem 1.13) with the console at a port; command is empty
-// unless SSH is shared with the BMC's command line.
+// SSHConsole is the SerialConsole of a system (DSP0268, ComputerSystem 1.13) with the console at a port; command is
+// empty unless SSH is shared with the BMC's command line.
 func SSHConsole(port int, command string) map[string]any {
 	return map[string]any{"MaxConcurrentSessions": 1, "SSH": map[string]any{"ServiceEnabled": true, "Port": port,
 		"SharedWithManagerCLI": command != "", "ConsoleEntryCommand": command, "HotKeySequenceDisplay": "^\\"}}

@@ -271,8 +271,8 @@ func TestQueueIsNotLate(t *testing.T) {
 	}
 }
 
-// The run of a machine is considered at the moment at which a head begins to use its BMC, from which on its time counts.
-// Other changes of machines are of no account.
+// The run of a machine is considered at the moment at which a head begins to use its BMC, from which on its time
+// counts. Other changes of machines are of no account.
 func TestQueueEndsAtOnce(t *testing.T) {
 	f := fleet.New(storetest.New(t, state.New), "head0")
 	create(t, f, &trivet.Machine{Spec: trivet.MachineSpec{BMC: bmc()}}, trivet.Action{Name: "work", Use: "noop"})

@@ -7,13 +7,13 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// OneTimeout is after how long the provisioner that Trivet is compared with knows that an install has failed. It neither
-// tries again nor uses another machine.
+// OneTimeout is after how long the provisioner that Trivet is compared with knows that an install has failed. It
+// neither tries again nor uses another machine.
 const OneTimeout = 25 * time.Minute
 
 // Comparison is a run beside what a provisioner with one timeout would have shown, which is computed from the truth:
-// each provision has the machine that Trivet chose first for it. It succeeds in the same time where nothing is wrong with
-// machine and image, and fails after the timeout otherwise.
+// each provision has the machine that Trivet chose first for it. It succeeds in the same time where nothing is wrong
+// with machine and image, and fails after the timeout otherwise.
 type Comparison struct {
 	// Pace is what all deadlines, and the timeout, are divided by.
 	Pace       int     `json:"pace"`

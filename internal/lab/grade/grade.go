@@ -263,8 +263,8 @@ func (g *grader) gradeAttempts() {
 // counted, and as long again, in which agents find another head.
 const perKill = 2 * time.Second
 
-// bmcHold is how long a head may wait for a BMC that hangs. The next command to it begins after that, and with it the time
-// of the next attempt.
+// bmcHold is how long a head may wait for a BMC that hangs. The next command to it begins after that, and with it the
+// time of the next attempt.
 const bmcHold = 25 * time.Second
 
 // tolerance is how long after its deadline the failure of an attempt may be seen.

@@ -36,7 +36,8 @@ func beginOf(run string, s *trivet.Step) begin { return begin{run, s.Name, s.Att
 
 // NewObserver returns an observer that has seen nothing.
 func NewObserver() *Observer {
-	return &Observer{runs: map[string]*trivet.Workflow{}, holder: map[string]string{}, ends: map[string]time.Time{}, begins: map[begin]time.Time{}}
+	return &Observer{runs: map[string]*trivet.Workflow{}, holder: map[string]string{},
+		ends: map[string]time.Time{}, begins: map[begin]time.Time{}}
 }
 
 // Note notes a version of a run that is seen at a time.
@@ -45,7 +46,8 @@ func (o *Observer) Note(w *trivet.Workflow, now time.Time) {
 	o.runs[w.Name] = w
 	if other := o.holder[machine]; !w.Status.State.Ended() {
 		if other != "" && other != w.Name {
-			o.twice = append(o.twice, fmt.Sprintf("machine %s has the runs %s and %s at the same time", machine, other, w.Name))
+			o.twice = append(o.twice, fmt.Sprintf("machine %s has the runs %s and %s at the same time", machine, other,
+				w.Name))
 		}
 		o.holder[machine] = w.Name
 	} else if other == w.Name {
@@ -64,8 +66,8 @@ func (o *Observer) Note(w *trivet.Workflow, now time.Time) {
 	}
 	step := was.Status.Current()
 	if step != nil && failedSince(step, &was.Status, &w.Status) {
-		o.attempts = append(o.attempts, Attempt{Machine: machine, Run: w.Name, Step: step.Name, Timeout: step.Timeout.D(),
-			Began: o.begins[beginOf(w.Name, step)], Detected: now})
+		o.attempts = append(o.attempts, Attempt{Machine: machine, Run: w.Name, Step: step.Name,
+			Timeout: step.Timeout.D(), Began: o.begins[beginOf(w.Name, step)], Detected: now})
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package grade says what is wrong with a simulated site, before anything runs there, and compares what a run shows with
-// that. It is pure.
+// Package grade says what is wrong with a simulated site, before anything runs there, and compares what a run shows
+// with that. It is pure.
 package grade
 
 import (
@@ -101,9 +101,9 @@ const (
 	alternates = 3
 )
 
-// New returns a site of n machines, at least MinMachines: 15 % are dead from a random step on, 5 % fail once, 3 % have a
-// bad BMC, one rack has no network, one pool a platform that does not start, and one template in ten a bad image.
-// A fourth of the machines that can be installed are spare. The same seed gives the same site.
+// New returns a site of n machines, at least MinMachines: 15 % are dead from a random step on, 5 % fail once, 3 % have
+// a bad BMC, one rack has no network, one pool a platform that does not start, and one template in ten a bad image. A
+// fourth of the machines that can be installed are spare. The same seed gives the same site.
 func New(n int, seed uint64) *Truth {
 	r := rand.New(rand.NewPCG(seed, 0))
 	t := &Truth{Seed: seed, Alternatives: alternates}

@@ -54,8 +54,8 @@ func isWhole(dir string, img v1.Image) error {
 	return nil
 }
 
-// Archive returns the layout of a directory as a tar, the same for the same files. Other files of the directory are left
-// out. It must be closed.
+// Archive returns the layout of a directory as a tar, the same for the same files. Other files of the directory are
+// left out. It must be closed.
 func Archive(dir string) (io.ReadCloser, error) {
 	names, err := layoutFiles(dir)
 	if err != nil {
