@@ -3,7 +3,6 @@ package bucket
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Lock is the right to change what is below a prefix. It is an object in locksDir with a name of its own, which is
@@ -40,7 +40,7 @@ const (
 // Lock locks what is below the prefix. It waits for lockExpiry where a process was killed that had the lock, and fails
 // where one lives. Then it removes the incomplete uploads of files that ours reports true of.
 func (b *Bucket) Lock(ctx context.Context, ours func(name string) bool) (*Lock, error) {
-	l := &Lock{b: b, name: locksDir + "/" + randomID(), done: make(chan struct{})}
+	l := &Lock{b: b, name: locksDir + "/" + rand.Text(), done: make(chan struct{})}
 	for {
 		if err := l.awaitOthers(ctx); err != nil {
 			return nil, err
@@ -56,7 +56,7 @@ func (b *Bucket) Lock(ctx context.Context, ours func(name string) bool) (*Lock, 
 		if err != nil {
 			return nil, err
 		}
-		if err := sleep(ctx, lockPoll/2+mathrand.N(lockPoll)); err != nil {
+		if err := wait.Sleep(ctx, lockPoll/2+mathrand.N(lockPoll)); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +94,7 @@ func (l *Lock) awaitOthers(ctx context.Context) error {
 		case time.Since(since) > lockExpiry:
 			return l.b.remove(ctx, old...)
 		}
-		if err := sleep(ctx, lockPoll); err != nil {
+		if err := wait.Sleep(ctx, lockPoll); err != nil {
 			return err
 		}
 	}
@@ -124,7 +124,7 @@ func (l *Lock) all(ctx context.Context) (map[string]string, error) {
 func (l *Lock) put(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lockExpiry)
 	defer cancel()
-	text := randomID()
+	text := rand.Text()
 	sha, md := sums([]byte(text))
 	_, err := l.b.api.PutObject(ctx, l.b.name, l.b.prefix+l.name, strings.NewReader(text), int64(len(text)), md, sha,
 		minio.PutObjectOptions{DisableContentSha256: true})
@@ -134,7 +134,7 @@ func (l *Lock) put(ctx context.Context) error {
 // keep puts the object again while it is there.
 func (l *Lock) keep(ctx context.Context) {
 	defer close(l.done)
-	for sleep(ctx, lockRefresh) == nil {
+	for wait.Sleep(ctx, lockRefresh) == nil {
 		all, err := l.all(ctx)
 		if _, there := all[strings.TrimPrefix(l.name, locksDir+"/")]; err == nil && !there {
 			return // confirm reports it
@@ -160,7 +160,7 @@ func (l *Lock) confirm(ctx context.Context) error {
 			return l.conflict(fmt.Sprintf("another command took it over, as this one was silent for %s", lockExpiry),
 				"run the command again when that one is complete")
 		}
-		if err := sleep(ctx, lockPoll/2); err != nil {
+		if err := wait.Sleep(ctx, lockPoll/2); err != nil {
 			return err
 		}
 	}
@@ -212,19 +212,4 @@ func (b *Bucket) abortAll(ctx context.Context, ours func(name string) bool) erro
 		}
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}
-
-func randomID() string {
-	var id [12]byte
-	rand.Read(id[:])
-	return hex.EncodeToString(id[:])
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Sizes of the ranges that are requested: the first are small, as often no more is read.
@@ -85,10 +86,7 @@ func (r *rangeReader) Read(p []byte) (int, error) {
 		if r.failed++; r.failed >= readAttempts || r.o.ctx.Err() != nil || !isTransient(err) {
 			return 0, r.o.b.explain(r.o.ctx, "read", r.o.name, err)
 		}
-		select {
-		case <-r.o.ctx.Done():
-		case <-time.After(readPause):
-		}
+		_ = wait.Sleep(r.o.ctx, readPause)
 	}
 	return 0, io.EOF
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/md5"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Sizes of parts. A server takes at most maxParts, so that files above 160 GB have larger ones. partsAtOnce are sent
@@ -47,7 +50,7 @@ type Upload struct {
 
 // Create begins a file of a size.
 func (l *Lock) Create(ctx context.Context, name string, size int64) *Upload {
-	u := &Upload{lock: l, name: name, tag: randomID(), size: max(minPart, (size+maxParts-1)/maxParts)}
+	u := &Upload{lock: l, name: name, tag: rand.Text(), size: max(minPart, (size+maxParts-1)/maxParts)}
 	u.buf = make([]byte, 0, min(u.size, size))
 	ctx, u.stop = context.WithCancel(ctx)
 	u.sends, u.ctx = errgroup.WithContext(ctx)
@@ -194,7 +197,7 @@ func (u *Upload) Discard() {
 	defer cancel()
 	for range aborts {
 		_ = u.lock.b.abort(ctx, u.name, u.id)
-		_ = sleep(ctx, abortPause)
+		_ = wait.Sleep(ctx, abortPause)
 	}
 }
 
