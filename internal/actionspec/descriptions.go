@@ -30,6 +30,12 @@ var descriptions = map[string]string{
 		"64 samples. Write it after a `wipe` with mode `erase`.",
 	"verify.disk": "As for other actions, or `all` for every writable disk.",
 
+	"test": "Tests hardware, and fails with the fault of the machine where it finds an error. Half of the free memory " +
+		"is written and read with four patterns. Of a disk, 64 samples of 64 KiB are read, written back as they were, " +
+		"flushed, and read again; what is on the disk stays.",
+	"test.disk": "As for other actions, or `all` for every writable disk.",
+	"test.full": "Every byte of the disk instead of samples: hours for a large disk, of which each block is written once.",
+
 	"partition": "Writes a GUID partition table. A disk that has the wanted table already is not changed.",
 	"partition.partitions": "The partitions in their order. Everything on the disk is lost, " +
 		"unless its table is the wanted one already.",

@@ -74,6 +74,18 @@ func (v *Verify) check(p *problems) {
 	}
 }
 
+// Test is the arguments of test.
+type Test struct {
+	Disk      // Path "all" means every writable disk
+	Full bool `with:"full"`
+}
+
+func (t *Test) check(p *problems) {
+	if !t.IsAll() {
+		t.Disk.check(p)
+	}
+}
+
 // Partition is the arguments of partition.
 type Partition struct {
 	Disk

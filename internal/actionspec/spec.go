@@ -23,6 +23,7 @@ type Spec interface {
 var constructors = map[string]func() Spec{
 	"wipe":       func() Spec { return &Wipe{Mode: WipeQuick} },
 	"verify":     func() Spec { return &Verify{} },
+	"test":       func() Spec { return &Test{} },
 	"partition":  func() Spec { return &Partition{} },
 	"format":     func() Spec { return &Format{} },
 	"image":      func() Spec { return &Image{} },
@@ -71,7 +72,7 @@ func parse(path string, a trivet.Action, isTemplate bool) (Spec, error) {
 
 // Since returns the release that added what an action of a template uses; empty where all releases have it.
 func Since(a trivet.Action) trivet.Release {
-	if a.Use == "verify" || a.Use == "wipe" && a.With["mode"] == WipeErase {
+	if a.Use == "verify" || a.Use == "test" || a.Use == "wipe" && a.With["mode"] == WipeErase {
 		return "0.3.1"
 	}
 	return ""

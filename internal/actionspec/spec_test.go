@@ -41,6 +41,7 @@ func TestParse(t *testing.T) {
 		{"wipe", `{}`, &Wipe{Mode: "quick"}},
 		{"wipe", `{"disk": "all", "mode": "erase"}`, &Wipe{Disk: Disk{trivet.DiskHints{Path: "all"}}, Mode: "erase"}},
 		{"verify", `{}`, &Verify{}},
+		{"test", `{"disk": "all", "full": true}`, &Test{Disk: Disk{trivet.DiskHints{Path: "all"}}, Full: true}},
 		{"verify", `{"disk": "all"}`, &Verify{Disk: Disk{trivet.DiskHints{Path: "all"}}}},
 		{"wipe", `{"disk": "all", "mode": "discard"}`, &Wipe{Disk: Disk{trivet.DiskHints{Path: "all"}},
 			Mode: "discard"}},

@@ -17,16 +17,36 @@ import (
 // releaseFlags are the flags of trivet release.
 type releaseFlags struct {
 	keepData, noWipe, yes, wait bool
+	check, all                  bool // of trivet check
 }
 
 func (f *releaseFlags) mode() trivet.ReleaseMode {
 	switch {
+	case f.check && f.all:
+		return trivet.ReleaseCheckAll
+	case f.check:
+		return trivet.ReleaseCheck
 	case f.keepData:
 		return trivet.ReleaseKeepData
 	case f.noWipe:
 		return trivet.ReleaseNoWipe
 	}
 	return trivet.ReleaseWipe
+}
+
+// op and doing say in texts what is done.
+func (f *releaseFlags) op() string {
+	if f.check {
+		return "check"
+	}
+	return "release"
+}
+
+func (f *releaseFlags) doing() string {
+	if f.check {
+		return "checked"
+	}
+	return "released"
 }
 
 func (a *app) release() *cobra.Command {
@@ -43,7 +63,8 @@ func (a *app) release() *cobra.Command {
 			"  --keep-data  also keeps the disks: no selector chooses the machine, only a provision that names it,\n" +
 			"               until trivet accept or trivet release without this flag\n\n" +
 			"A release that fails leaves the machine in quarantine. A machine that is in quarantine stays there when\n" +
-			"its release has succeeded: trivet accept makes it available. To cancel a release: trivet quarantine.\n" +
+			"its release has succeeded: trivet accept, or a trivet check that finds nothing, ends that. To cancel a\n" +
+			"release: trivet quarantine.\n" +
 			"NAME is looked up as a machine and as a provision; write machine/NAME or provision/NAME where both exist.",
 		Example: "  trivet release m1\n  trivet release provision/web1 --yes --wait\n  trivet release m1 --keep-data\n" +
 			"  trivet release m1 m2 --no-wipe --yes -o json",
@@ -80,7 +101,7 @@ type releaseView struct {
 func (a *app) releaseAll(ctx context.Context, cl *client.Client, names []string, f *releaseFlags) error {
 	var machines []*trivet.Machine
 	for _, name := range names {
-		m, err := a.findMachine(ctx, cl, "release", name)
+		m, err := a.findMachine(ctx, cl, f.op(), name)
 		if err != nil {
 			return err
 		}
@@ -99,13 +120,13 @@ func (a *app) releaseAll(ctx context.Context, cl *client.Client, names []string,
 		if err == nil {
 			err = v.read(ctx, cl)
 		}
-		a.reportRelease(v, err, &failed, "is being released by workflow "+v.Workflow)
+		a.reportRelease(v, err, &failed, fmt.Sprintf("is being %s by workflow %s", f.doing(), v.Workflow))
 	}
 	for i := range views {
 		if v := &views[i]; f.wait && v.Error == "" {
-			err := v.wait(ctx, cl)
+			err := v.wait(ctx, cl, f.op())
 			if err != nil && ctx.Err() != nil {
-				return a.interrupted(ctx, err, "the release goes on; to see it: trivet why %s", v.Machine)
+				return a.interrupted(ctx, err, "the %s goes on; to see it: trivet why %s", f.op(), v.Machine)
 			}
 			a.reportRelease(v, err, &failed, fmt.Sprintf("is %s", v.State))
 		}
@@ -200,12 +221,12 @@ func (v *releaseView) read(ctx context.Context, cl *client.Client) error {
 }
 
 // wait waits until the run has ended.
-func (v *releaseView) wait(ctx context.Context, cl *client.Client) error {
+func (v *releaseView) wait(ctx context.Context, cl *client.Client, op string) error {
 	full := trivet.Resolve("", v.Workflow)
 	project, name := trivet.SplitName(full)
 	runs := newFeed(ctx, cl, "Workflow", project, name)
 	defer runs.close()
-	failed := &trivet.Error{Op: "release", Kind: "Machine", Name: v.Machine, Hint: "trivet why " + v.Machine}
+	failed := &trivet.Error{Op: op, Kind: "Machine", Name: v.Machine, Hint: "trivet why " + v.Machine}
 	for e := range runs.events {
 		w, ok := e.Record.(*trivet.Workflow)
 		switch {

@@ -53,24 +53,24 @@ q:wiping      q:releasing       -           -               q:releasing:stopping
 q:wiped       q:releasing       -           q:available     -                     -
 broken        -                 -           q:available     -                     -
 `, `
-              wipe                    no-wipe               keep-data
-discovered    -                       -                     -
-available     releasing:booting       releasing:stopping    releasing:stopping+data
-claimed       releasing:booting       releasing:stopping    releasing:stopping+data
-provisioning  releasing:booting       releasing:stopping    releasing:stopping+data
-active        releasing:booting       releasing:stopping    releasing:stopping+data
-q:failed      q:releasing:booting     q:releasing:stopping  q:releasing:stopping+data
-q:active      q:releasing:booting     q:releasing:stopping  q:releasing:stopping+data
-wipe          -                       releasing:stopping    releasing:stopping+data
-wiping        -                       releasing:stopping    releasing:stopping+data
-wiped         -                       -                     releasing:stopping+data
-stop          releasing:booting       -                     releasing:stopping+data
-keep          releasing:booting+data  releasing:stopping    -
-kept          releasing:booting+data  releasing:stopping    releasing:stopping+data
-q:wipe        -                       q:releasing:stopping  q:releasing:stopping+data
-q:wiping      -                       q:releasing:stopping  q:releasing:stopping+data
-q:wiped       -                       -                     q:releasing:stopping+data
-broken        q:releasing:booting     q:releasing:stopping  q:releasing:stopping+data
+              wipe                    no-wipe               keep-data                  check
+discovered    -                       -                     -                          -
+available     releasing:booting       releasing:stopping    releasing:stopping+data    releasing:booting
+claimed       releasing:booting       releasing:stopping    releasing:stopping+data    -
+provisioning  releasing:booting       releasing:stopping    releasing:stopping+data    -
+active        releasing:booting       releasing:stopping    releasing:stopping+data    -
+q:failed      q:releasing:booting     q:releasing:stopping  q:releasing:stopping+data  q:releasing:booting
+q:active      q:releasing:booting     q:releasing:stopping  q:releasing:stopping+data  -
+wipe          -                       releasing:stopping    releasing:stopping+data    -
+wiping        -                       releasing:stopping    releasing:stopping+data    -
+wiped         -                       -                     releasing:stopping+data    -
+stop          releasing:booting       -                     releasing:stopping+data    -
+keep          releasing:booting+data  releasing:stopping    -                          -
+kept          releasing:booting+data  releasing:stopping    releasing:stopping+data    releasing:booting+data
+q:wipe        -                       q:releasing:stopping  q:releasing:stopping+data  -
+q:wiping      -                       q:releasing:stopping  q:releasing:stopping+data  -
+q:wiped       -                       -                     q:releasing:stopping+data  -
+broken        q:releasing:booting     q:releasing:stopping  q:releasing:stopping+data  q:releasing:booting
 `}
 
 const installed = "accept claim boot report phone-home "
@@ -84,11 +84,49 @@ var releaseStates = []stateBy{
 	{"q:wiped", installed + "quarantine wipe boot wiped"}, {"broken", installed + "wipe boot broken"},
 }
 
+// checks is what releases is, for a machine that is checked. The commands are also: trivet check, the agent reports that
+// the test has found nothing, the agent reports that it has found something.
+var checks = []string{`
+             check                wipe                 no-wipe               tested                found        off
+q:failed     q:releasing:booting  q:releasing:booting  q:releasing:stopping  -                     -            -
+check        -                    -                    releasing:stopping    -                     -            -
+testing      -                    releasing:booting    releasing:stopping    releasing:stopping    q:releasing  -
+tested       -                    releasing:booting    -                     -                     -            available
+q:check      -                    -                    q:releasing:stopping  -                     -            -
+q:testing    -                    q:releasing:booting  q:releasing:stopping  q:releasing:stopping  q:releasing  -
+q:tested     -                    q:releasing:booting  -                     -                     -            available
+found        q:releasing:booting  q:releasing:booting  q:releasing:stopping  -                     -            q:available
+kept:check   -                    -                    releasing:stopping    -                     -            -
+`, `
+             accept              boot                    quarantine        expire            phone-home
+q:failed     available           -                       -                 -                 -
+check        available           releasing:running       q:releasing       q:releasing       -
+testing      available           -                       q:releasing       q:releasing       -
+tested       available           available               q:releasing       q:releasing       -
+q:check      releasing:booting   q:releasing:running     q:releasing       q:releasing       -
+q:testing    releasing:running   -                       q:releasing       q:releasing       -
+q:tested     releasing:stopping  available               q:releasing       q:releasing       -
+found        releasing           q:available             -                 -                 -
+kept:check   available+data      releasing:running+data  q:releasing+data  q:releasing+data  -
+`}
+
+var checkStates = []stateBy{
+	{"q:failed", failedToBoot}, {"check", "accept check"}, {"testing", "accept check boot"},
+	{"tested", "accept check boot tested"}, {"q:check", failedToBoot + "check"},
+	{"q:testing", failedToBoot + "check boot"}, {"q:tested", failedToBoot + "check boot tested"},
+	{"found", failedToBoot + "check boot found"}, {"kept:check", installed + "keep-data off check"},
+}
+
 func TestEveryCommandDuringARelease(t *testing.T) {
 	for _, table := range releases {
 		r := newRack(t)
 		r.releasing("")
 		r.inStates(releaseStates, table, (*subject).during)
+	}
+	for _, table := range checks {
+		r := newRack(t)
+		r.releasing("")
+		r.inStates(checkStates, table, (*subject).during)
 	}
 }
 
@@ -146,11 +184,16 @@ func (s *subject) doRelease(m *trivet.Machine, command string) error {
 			Reports: reports})
 	}
 	switch mode := trivet.ReleaseMode(command); mode {
-	case trivet.ReleaseWipe, trivet.ReleaseNoWipe, trivet.ReleaseKeepData:
+	case trivet.ReleaseWipe, trivet.ReleaseNoWipe, trivet.ReleaseKeepData, trivet.ReleaseCheck, trivet.ReleaseCheckAll:
 		return s.StartRelease(s.Context(), s.name, trivet.ReleaseRequest{Mode: mode, Provision: m.Status.Provision})
 	case "wiped":
 		return report(trivet.Report{Seq: 1, Action: "wipe", Attempt: 1, State: trivet.StepDone},
 			trivet.Report{Seq: 2, Action: "verify", Attempt: 1, State: trivet.StepDone})
+	case "tested":
+		return report(trivet.Report{Seq: 1, Action: "test", Attempt: 1, State: trivet.StepDone})
+	case "found":
+		return report(trivet.Report{Seq: 1, Action: "test", Attempt: 1, State: trivet.StepFailed, Final: true,
+			Cause: "input/output error", Fault: trivet.FaultMachine})
 	case "broken":
 		return report(trivet.Report{Seq: 1, Action: "wipe", Attempt: 1, State: trivet.StepFailed, Final: true,
 			Cause: "input/output error", Fault: trivet.FaultMachine})

@@ -28,11 +28,15 @@ func (f *Fleet) finishRelease(t *transition) error {
 			return err
 		}
 	}
-	return t.quarantine(fmt.Sprintf("its release failed at %s of %s: %s", s.Failure.Step, t.workflow.ShortName(),
+	what := "release"
+	if t.workflow.Spec.Release.IsCheck() {
+		what = "check"
+	}
+	return t.quarantine(fmt.Sprintf("its %s failed at %s of %s: %s", what, s.Failure.Step, t.workflow.ShortName(),
 		s.Failure.Cause))
 }
 
-// released makes a machine available whose release has succeeded.
+// released makes a machine available whose release has succeeded, or in quarantine still where nothing was checked.
 func (f *Fleet) released(t *transition) error {
 	m, mode := t.machine, t.workflow.Spec.Release
 	if err := workflow.Change(&m.Status, workflow.Clear); err != nil {
@@ -44,8 +48,17 @@ func (f *Fleet) released(t *transition) error {
 	if workflow.PoweredOff(t.workflow) {
 		m.Status.Power = "off"
 	}
+	if mode.IsCheck() && m.Status.State == trivet.MachineQuarantined {
+		if err := workflow.Change(&m.Status, workflow.Accept); err != nil {
+			return err
+		}
+	}
 	t.explainRelease()
-	t.event(trivet.ReasonAvailable, "released: %s", workflow.Released(mode))
+	what := "released"
+	if mode.IsCheck() {
+		what = "checked"
+	}
+	t.event(trivet.ReasonAvailable, "%s: %s", what, workflow.Released(mode))
 	return nil
 }
 

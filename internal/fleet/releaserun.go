@@ -13,7 +13,8 @@ import (
 
 // StartRelease releases a machine by command: the run that it has is cancelled, the provision that it
 // serves is deleted, and a run stops it, wipes its disks where the mode says so, and powers it off. A quarantined
-// machine stays in quarantine. A machine that is released in the same mode already is left alone.
+// machine stays in quarantine, unless it is checked and nothing is found. A machine that is released in the same mode
+// already is left alone.
 func (f *Fleet) StartRelease(ctx context.Context, machine string, req trivet.ReleaseRequest) error {
 	mode := cmp.Or(req.Mode, trivet.ReleaseWipe)
 	return f.onMachine(ctx, "release", machine, func(t *transition) error {
@@ -23,7 +24,7 @@ func (f *Fleet) StartRelease(ctx context.Context, machine string, req trivet.Rel
 				Err: fmt.Errorf("%w: it needs release %s on all heads; the lowest has %q", trivet.ErrConflict,
 					trivet.SinceRelease, reached)}
 		}
-		if err := workflow.CheckRelease(st); err != nil {
+		if err := workflow.CheckRelease(st, mode); err != nil {
 			return err
 		}
 		if st.Provision != req.Provision {
@@ -31,6 +32,10 @@ func (f *Fleet) StartRelease(ctx context.Context, machine string, req trivet.Rel
 		}
 		if t.active && t.workflow.Spec.Release == mode {
 			return errUnchanged
+		}
+		if t.active && mode.IsCheck() {
+			return &trivet.Error{Op: "check", Hint: "wait for it, or cancel it: trivet quarantine " + t.machine.Name,
+				Err: fmt.Errorf("%w: run %s of it is in progress", trivet.ErrConflict, t.workflow.ShortName())}
 		}
 		if err := errors.Join(f.endRun(t, "the machine is released"), f.deleteProvision(t)); err != nil {
 			return err
@@ -168,7 +173,7 @@ func (f *Fleet) newRelease(tx *store.Tx, m *trivet.Machine, mode trivet.ReleaseM
 			Actions: workflow.ReleaseActions(mode, m.Spec.BMC != nil, m.Status.Inventory), Disk: m.Spec.Disk},
 	}
 	for number, distance := m.Status.Epoch+1, int64(1); ; number, distance = number+distance, distance*2 {
-		w.Name = workflow.ReleaseName(m.Name, number)
+		w.Name = workflow.ReleaseName(mode, m.Name, number)
 		free, err := f.isFreeRun(tx, w.FullName())
 		if err != nil || free {
 			return w, err
@@ -201,6 +206,9 @@ func (f *Fleet) isAgentIdle(m *trivet.Machine) bool {
 // releasingReason says what a machine waits for that a run releases.
 func releasingReason(w *trivet.Workflow) string {
 	why := fmt.Sprintf("run %s releases it (%s)", w.ShortName(), w.Spec.Release)
+	if w.Spec.Release.IsCheck() {
+		why = fmt.Sprintf("run %s tests its hardware", w.ShortName())
+	}
 	if s := w.Status.Current(); s != nil {
 		why += ": " + s.Name
 		if s.Note != "" {

@@ -16,6 +16,7 @@ import (
 var commands = []struct{ name, text string }{
 	{"accept", "trivet accept"},
 	{"quarantine", "trivet quarantine"},
+	{"check", "trivet check"},
 	{"claim", "trivet provision"},
 	{"delete", "trivet delete provision"},
 	{"pause", "trivet pause"},
@@ -273,8 +274,11 @@ func compareWithDocument(t *testing.T, rows map[string][]string) {
 		for _, text := range rows[row] {
 			if way, ok := strings.CutPrefix(text, "> "); ok {
 				out = append(out, way)
-			} else {
-				does = append(does, strings.TrimPrefix(text, "trivet "))
+			}
+		}
+		for _, c := range commands {
+			if slices.Contains(rows[row], c.text) {
+				does = append(does, strings.TrimPrefix(c.text, "trivet "))
 			}
 		}
 		slices.SortFunc(out, func(a, b string) int { return len(a) - len(b) })

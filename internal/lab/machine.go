@@ -167,7 +167,7 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 	defer j.Close()
 	work := &action.Env{
 		Host: action.Files{Paths: map[string]string{"/dev/vda": m.disk()}}, Dir: m.Dir, Firmware: "bios",
-		Fetch: (&blob.Fetcher{}).Fetch,
+		Fetch: (&blob.Fetcher{}).Fetch, TestMemory: 1 << 20,
 	}
 	do := work.Do
 	if m.wrap != nil {

@@ -99,6 +99,30 @@ func TestReleaseOfAMachine(t *testing.T) {
 	}
 }
 
+// A machine in quarantine is checked, nothing is found, and it is available. Its disk is as it was.
+func TestCheckOfAMachine(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	m := s.installed("m")
+	s.must(s.client.Release(s.Context(), m.Name, trivet.ReleaseRequest{Mode: trivet.ReleaseNoWipe, Provision: m.Name}))
+	off := s.power(m)
+	s.until(s.record(m).Status.Workflow, func(w *trivet.Workflow) bool { return w.Status.State.Ended() })
+	off()
+	s.must(s.client.Quarantine(s.Context(), m.Name, "it was slow"))
+	before, err := os.ReadFile(m.disk())
+	s.must(err)
+	s.must(s.client.Release(s.Context(), m.Name, trivet.ReleaseRequest{Mode: trivet.ReleaseCheckAll}))
+	defer s.power(m)()
+	w := s.until(s.record(m).Status.Workflow, func(w *trivet.Workflow) bool { return w.Status.State.Ended() })
+	after, err := os.ReadFile(m.disk())
+	s.must(err)
+	rec := s.record(m)
+	if w.Status.State != trivet.WorkflowSucceeded || rec.Status.State != trivet.MachineAvailable ||
+		!bytes.Equal(before, after) {
+		t.Errorf("the run: %+v, the machine: %+v; the disk is the same: %t", w.Status, rec.Status, bytes.Equal(before, after))
+	}
+}
+
 // The agent dies while it wipes the disk. The machine boots again, and the release goes on.
 func TestReleaseWhoseAgentDies(t *testing.T) {
 	t.Parallel()

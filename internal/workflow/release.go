@@ -16,6 +16,7 @@ import (
 const (
 	ReleaseWipeAction   = "wipe"
 	ReleaseVerifyAction = "verify"
+	ReleaseTestAction   = "test"
 	releaseOffAction    = "poweroff"
 )
 
@@ -24,9 +25,10 @@ const (
 	wipeTimeout    = time.Hour // and what the largest disk needs to be overwritten
 	maxWipeTimeout = 7 * 24 * time.Hour
 	verifyTimeout  = 30 * time.Minute
+	testTimeout    = 2 * time.Hour // and what the largest disk needs, where all of it is tested
 	// byHandTimeout is how long a person has to boot a machine without a BMC from the network.
 	byHandTimeout = time.Hour
-	// slowestDisk is how fast disks are overwritten at least, in bytes per second.
+	// slowestDisk is how fast disks are read and written at least, in bytes per second.
 	slowestDisk = 50e6
 )
 
@@ -41,6 +43,14 @@ func ReleaseActions(mode trivet.ReleaseMode, hasBMC bool, inv *trivet.Inventory)
 			trivet.Action{Name: ReleaseVerifyAction, Use: "verify", Timeout: trivet.Duration(verifyTimeout), Retries: 1,
 				With: all})
 	}
+	if mode.IsCheck() {
+		timeout := trivet.Duration(testTimeout)
+		if mode == trivet.ReleaseCheckAll {
+			timeout = testAllTimeout(inv)
+		}
+		actions = append(actions, trivet.Action{Name: ReleaseTestAction, Use: "test", Timeout: timeout,
+			With: map[string]any{"disk": "all", "full": mode == trivet.ReleaseCheckAll}})
+	}
 	if !hasBMC {
 		actions = append(actions, trivet.Action{Name: releaseOffAction, Use: "poweroff"})
 	}
@@ -49,14 +59,23 @@ func ReleaseActions(mode trivet.ReleaseMode, hasBMC bool, inv *trivet.Inventory)
 
 // eraseTimeout is how long it may take to overwrite all disks at the same time. Most disks are erased much faster.
 func eraseTimeout(inv *trivet.Inventory) trivet.Duration {
+	return trivet.Duration(min(wipeTimeout+passOf(inv), maxWipeTimeout))
+}
+
+// testAllTimeout is how long it may take to read all disks, write them and read them again, at the same time.
+func testAllTimeout(inv *trivet.Inventory) trivet.Duration {
+	return trivet.Duration(min(testTimeout+3*passOf(inv), maxWipeTimeout))
+}
+
+// passOf is how long it may take to read or write the largest disk once.
+func passOf(inv *trivet.Inventory) time.Duration {
 	largest := int64(0)
 	if inv != nil {
 		for _, d := range inv.Disks {
 			largest = max(largest, d.Bytes)
 		}
 	}
-	overwrite := time.Duration(float64(largest) / slowestDisk * float64(time.Second)).Round(time.Minute)
-	return trivet.Duration(min(wipeTimeout+overwrite, maxWipeTimeout))
+	return time.Duration(float64(largest) / slowestDisk * float64(time.Second)).Round(time.Minute)
 }
 
 // StartRelease sets the status of a release that has just been created, with its first step running.
@@ -135,24 +154,38 @@ func Released(mode trivet.ReleaseMode) string {
 		return "its disks are wiped and verified"
 	case trivet.ReleaseKeepData:
 		return "its disks hold their data, and no selector chooses it"
+	case trivet.ReleaseCheck, trivet.ReleaseCheckAll:
+		return "the test of its hardware has found nothing; its disks were not changed"
 	}
 	return "its disks were not wiped"
 }
 
-// CheckRelease refuses the release of a machine that no one has accepted.
-func CheckRelease(s *trivet.MachineStatus) error {
-	if StateOf(s) == trivet.MachineDiscovered {
+// CheckRelease refuses the release of a machine that no one has accepted, and the check of one that is in use.
+func CheckRelease(s *trivet.MachineStatus, mode trivet.ReleaseMode) error {
+	state := StateOf(s)
+	if state == trivet.MachineDiscovered {
 		return fmt.Errorf("%w: it is discovered and was never used; accept it first, with: trivet accept",
 			trivet.ErrConflict)
+	}
+	if mode.IsCheck() && s.State != trivet.MachineAvailable &&
+		(s.State != trivet.MachineQuarantined || state != trivet.MachineAvailable && state != trivet.MachineReleasing) {
+		text := string(state)
+		if s.State != state {
+			text = fmt.Sprintf("in quarantine, and was %s before", state)
+		}
+		return fmt.Errorf("%w: it is %s: only a machine that is available, or in quarantine and not in use, is checked; "+
+			"release it first, with: trivet release", trivet.ErrConflict, text)
 	}
 	return nil
 }
 
 // ReleaseName returns the name of a release of a machine, by a number. The name of a machine may be as long as that of
 // a run.
-func ReleaseName(machine string, number int64) string {
-	suffix := fmt.Sprintf("-%d", number)
-	const prefix = "release-"
+func ReleaseName(mode trivet.ReleaseMode, machine string, number int64) string {
+	prefix, suffix := "release-", fmt.Sprintf("-%d", number)
+	if mode.IsCheck() {
+		prefix = "check-"
+	}
 	machine = machine[:min(len(machine), trivet.MaxName-len(prefix)-len(suffix))]
 	return prefix + strings.TrimRight(machine, "-.:") + suffix
 }

@@ -34,6 +34,8 @@ func TestStepsOfARelease(t *testing.T) {
 		"no wipe":               {trivet.ReleaseNoWipe, Machine{Power: true}, "power-off", "power-off"},
 		"no wipe by hand":       {trivet.ReleaseNoWipe, Machine{}, boot + "poweroff", "dhcp"},
 		"keep data":             {trivet.ReleaseKeepData, Machine{true, true}, "power-off", "power-off"},
+		"check":                 {trivet.ReleaseCheck, Machine{Power: true}, boot + "test power-off", "power-on"},
+		"check by hand":         {trivet.ReleaseCheckAll, Machine{}, boot + "test poweroff", "dhcp"},
 		"keep data by the hand": {trivet.ReleaseKeepData, Machine{AgentUp: true}, boot + "poweroff", "hello"},
 	} {
 		r := releaseRun(c.mode, c.m)
@@ -204,7 +206,7 @@ func TestPowerOfARelease(t *testing.T) {
 func TestReleaseNames(t *testing.T) {
 	long := strings.Repeat("a", trivet.MaxName-10) + "-.bbbbbbbb"
 	for machine, want := range map[string]string{"m1": "release-m1-7", long: ""} {
-		name := ReleaseName(machine, 7)
+		name := ReleaseName(trivet.ReleaseWipe, machine, 7)
 		if err := trivet.ValidateName(name); err != nil || want != "" && name != want {
 			t.Errorf("%s: %q, %v", machine, name, err)
 		}

@@ -145,6 +145,18 @@ func TestFailoverToAnotherMachine(t *testing.T) {
 		}
 	}
 	f.mustMove(p)
+	f.mustBeFound()
+}
+
+// mustBeFound checks the machine whose disk fails: the check finds it, so that it stays in quarantine.
+func (f *failover) mustBeFound() {
+	f.Helper()
+	out, err := f.try("check", "fo1", "--full", "--wait")
+	got := f.trivet("get", "machines", "fo1")
+	if err == nil || !strings.Contains(out, "/dev/vda: ") || !strings.Contains(out, "input/output error") ||
+		!strings.Contains(got, "quarantined") {
+		f.Errorf("the check of a machine whose disk fails: %v\n%s\n%s", err, out, got)
+	}
 }
 
 // mustMove checks that the first machine is off, and the second one serves at its address.

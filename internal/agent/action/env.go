@@ -26,10 +26,14 @@ type Env struct {
 	Fetch func(ctx context.Context, urls []string, ref trivet.BlobRef) (io.ReadCloser, error)
 	// LoadKernel loads the kernel that EndKexec starts; it is [KexecLoad] in a machine.
 	LoadKernel func(kernel, initrd *os.File, cmdline string) error
+	// TestMemory is how many bytes of memory are tested; 0: half of what is free.
+	TestMemory int64
 
 	chosen chosenDisks
 	// eraseMethods returns the methods to erase a disk; nil: those that the disk may have.
 	eraseMethods func(*block.Device) []eraseMethod
+	// memoryWritten is called after each pattern was written to the memory that is tested; it may be nil.
+	memoryWritten func(mem []byte)
 }
 
 // Host is where disks and file systems are: a [Machine], or [Files] in the lab.
@@ -80,6 +84,8 @@ func (e *Env) do(ctx context.Context, at *Attempt, s actionspec.Spec) error {
 		return e.wipe(ctx, at, s)
 	case *actionspec.Verify:
 		return e.verify(ctx, at, s)
+	case *actionspec.Test:
+		return e.test(ctx, at, s)
 	case *actionspec.Partition:
 		return e.partition(ctx, at, s)
 	case *actionspec.Format:

@@ -1,0 +1,32 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+func (a *app) check() *cobra.Command {
+	f := releaseFlags{check: true, yes: true} // nothing is in use, and nothing is lost
+	c := &cobra.Command{
+		Use:   "check MACHINE...",
+		Short: "Test the hardware of machines; one in quarantine leaves it where nothing is found",
+		Long: "Test the hardware of machines. One in quarantine leaves it where nothing is found and is available.\n\n" +
+			"The machine is power-cycled into the installer by its BMC. Half of its free memory is written and read\n" +
+			"with four patterns. Of each disk 64 samples are read, written back as they were, and read again. With\n" +
+			"--full that is every byte of each disk: hours for large ones. What is on the disks stays. Then the machine\n" +
+			"is powered off. Without a BMC, boot it from the network by hand: trivet why says when.\n\n" +
+			"Where something is found, the machine stays in quarantine, and an available one is quarantined, with the\n" +
+			"log and the console of the test: trivet why. A machine that is in use is not checked: trivet release comes\n" +
+			"first. Its reputation stays: trivet accept --forget resets it. To cancel a check: trivet quarantine.",
+		Example: "  trivet check m1 --wait\n  trivet check m1 m2 --full\n  trivet check m1 --wait -o json",
+		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("machines"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := a.connect()
+			if err != nil {
+				return err
+			}
+			return a.releaseAll(cmd.Context(), cl, args, &f)
+		},
+	}
+	c.Flags().BoolVar(&f.all, "full", false, "read, write and read again every byte of each disk")
+	c.Flags().BoolVar(&f.wait, "wait", false, "wait until the checks have ended; exit status 1 if one failed")
+	a.outputForms(c, "table", "json", "yaml")
+	return c
+}
