@@ -56,10 +56,15 @@ const (
 // IsAll reports whether every writable disk is meant.
 func (d *Disk) IsAll() bool { return d.Hints == trivet.DiskHints{Path: "all"} }
 
-func (w *Wipe) check(p *problems) {
-	if !w.IsAll() {
-		w.Disk.check(p)
+// checkAll checks a disk that may be all of them.
+func (d *Disk) checkAll(p *problems) {
+	if !d.IsAll() {
+		d.check(p)
 	}
+}
+
+func (w *Wipe) check(p *problems) {
+	w.checkAll(p)
 	p.oneOf("mode", w.Mode, WipeQuick, WipeDiscard, WipeZero, WipeErase)
 }
 
@@ -68,11 +73,7 @@ type Verify struct {
 	Disk // Path "all" means every writable disk
 }
 
-func (v *Verify) check(p *problems) {
-	if !v.IsAll() {
-		v.Disk.check(p)
-	}
-}
+func (v *Verify) check(p *problems) { v.checkAll(p) }
 
 // Test is the arguments of test.
 type Test struct {
@@ -80,11 +81,7 @@ type Test struct {
 	Full bool `with:"full"`
 }
 
-func (t *Test) check(p *problems) {
-	if !t.IsAll() {
-		t.Disk.check(p)
-	}
-}
+func (t *Test) check(p *problems) { t.checkAll(p) }
 
 // Partition is the arguments of partition.
 type Partition struct {

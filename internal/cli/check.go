@@ -17,13 +17,7 @@ func (a *app) check() *cobra.Command {
 			"first. Its reputation stays: trivet accept --forget resets it. To cancel a check: trivet quarantine.",
 		Example: "  trivet check m1 --wait\n  trivet check m1 m2 --full\n  trivet check m1 --wait -o json",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("machines"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := a.connect()
-			if err != nil {
-				return err
-			}
-			return a.releaseAll(cmd.Context(), cl, args, &f)
-		},
+		RunE: a.runRelease(&f),
 	}
 	c.Flags().BoolVar(&f.all, "full", false, "read, write and read again every byte of each disk")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until the checks have ended; exit status 1 if one failed")

@@ -69,13 +69,7 @@ func (a *app) release() *cobra.Command {
 		Example: "  trivet release m1\n  trivet release provision/web1 --yes --wait\n  trivet release m1 --keep-data\n" +
 			"  trivet release m1 m2 --no-wipe --yes -o json",
 		Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("machines"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := a.connect()
-			if err != nil {
-				return err
-			}
-			return a.releaseAll(cmd.Context(), cl, args, &f)
-		},
+		RunE: a.runRelease(&f),
 	}
 	c.Flags().BoolVar(&f.noWipe, "no-wipe", false, "only stop the machine; the next provision may overwrite its disks")
 	c.Flags().BoolVar(&f.keepData, "keep-data", false,
@@ -85,6 +79,17 @@ func (a *app) release() *cobra.Command {
 	c.MarkFlagsMutuallyExclusive("no-wipe", "keep-data")
 	a.outputForms(c, "table", "json", "yaml")
 	return c
+}
+
+// runRelease is what trivet release and trivet check do.
+func (a *app) runRelease(f *releaseFlags) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		cl, err := a.connect()
+		if err != nil {
+			return err
+		}
+		return a.releaseAll(cmd.Context(), cl, args, f)
+	}
 }
 
 // releaseView is a release that has begun.

@@ -84,8 +84,8 @@ var releaseStates = []stateBy{
 	{"q:wiped", installed + "quarantine wipe boot wiped"}, {"broken", installed + "wipe boot broken"},
 }
 
-// checks is what releases is, for a machine that is checked. The commands are also: trivet check, the agent reports that
-// the test has found nothing, the agent reports that it has found something.
+// checks is what releases is, for a machine that is checked. The commands are also: trivet check, the agent reports
+// that the test has found nothing, the agent reports that it has found something.
 var checks = []string{`
              check                wipe                 no-wipe               tested                found        off
 q:failed     q:releasing:booting  q:releasing:booting  q:releasing:stopping  -                     -            -

@@ -61,20 +61,28 @@ const overwriteName = "overwrite"
 func (e *Env) erase(ctx context.Context, at *Attempt, paths []string) error {
 	log := &lockedWriter{to: at.Log}
 	parts := newTotal(at, len(paths))
-	methods, errs := make([]string, len(paths)), make([]error, len(paths))
-	var all sync.WaitGroup
-	for i, path := range paths {
-		all.Go(func() {
-			methods[i], errs[i] = e.eraseDisk(ctx, at.Run.UID, path, log, func(bytes int64) func(done, total int64) {
-				return parts.of(i, bytes)
-			})
+	methods := make([]string, len(paths))
+	err := eachDisk(ctx, paths, func(i int, path string) (err error) {
+		methods[i], err = e.eraseDisk(ctx, at.Run.UID, path, log, func(bytes int64) func(done, total int64) {
+			return parts.of(i, bytes)
 		})
-	}
-	all.Wait()
+		return err
+	})
 	if len(paths) == 0 {
 		fmt.Fprintln(log, "the machine has no disk to erase")
 	}
 	at.Note(methodsNote(paths, methods))
+	return err
+}
+
+// eachDisk does something with all disks at the same time, and returns all errors.
+func eachDisk(ctx context.Context, paths []string, do func(i int, path string) error) error {
+	errs := make([]error, len(paths))
+	var all sync.WaitGroup
+	for i, path := range paths {
+		all.Go(func() { errs[i] = do(i, path) })
+	}
+	all.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -3,10 +3,8 @@ package action
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -29,19 +27,11 @@ func (e *Env) test(ctx context.Context, at *Attempt, s *actionspec.Test) error {
 		return err
 	}
 	log, parts := &lockedWriter{to: at.Log}, newTotal(at, len(paths))
-	errs := make([]error, len(paths))
-	var all sync.WaitGroup
-	for i, path := range paths {
-		all.Go(func() {
-			errs[i] = testDisk(ctx, path, s.Full, log, func(size int64) func(done, total int64) { return parts.of(i, size) })
-		})
-	}
-	all.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
+	err = eachDisk(ctx, paths, func(i int, path string) error {
+		return testDisk(ctx, path, s.Full, log, func(size int64) func(done, total int64) { return parts.of(i, size) })
+	})
 	at.Note(fmt.Sprintf("%d MiB of memory and %d disks", memory>>20, len(paths)))
-	return errors.Join(errs...)
+	return err
 }
 
 // testDisk reads samples of a disk, or all of it, writes them back and reads them again.

@@ -40,7 +40,7 @@ func TestFaultyMemory(t *testing.T) {
 		b.env.TestMemory = 1 << 20
 		written := 0
 		b.env.memoryWritten = func(mem []byte) {
-			if written++; written == 2*fault+1 {
+			if written++; written == fault+1 {
 				mem[len(mem)-3] ^= 0x10
 			}
 		}

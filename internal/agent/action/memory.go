@@ -54,24 +54,29 @@ func (e *Env) testMemory(ctx context.Context, at *Attempt) (size int64, err erro
 	}
 	defer unix.Munmap(mem)
 	began, done := time.Now(), int64(0)
+	pass := func(do func(n uint64, b []byte) error) error {
+		for off := int64(0); off < size; off += memoryStep {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			b := mem[off:min(off+memoryStep, size)]
+			if err := do(uint64(off/8), b); err != nil {
+				return finalf(trivet.FaultMachine, "memory: %w", err)
+			}
+			done += int64(len(b))
+			at.Progress(done, size*2*int64(len(memoryPatterns)), "bytes of memory")
+		}
+		return nil
+	}
 	for _, pattern := range memoryPatterns {
-		for _, test := range []func(n uint64, b []byte) error{
-			func(n uint64, b []byte) error { fillMemory(pattern, n, b); return nil },
-			func(n uint64, b []byte) error { return compareMemory(pattern, n, b) },
-		} {
-			for off := int64(0); off < size; off += memoryStep {
-				if ctx.Err() != nil {
-					return 0, context.Cause(ctx)
-				}
-				if err := test(uint64(off/8), mem[off:min(off+memoryStep, size)]); err != nil {
-					return 0, finalf(trivet.FaultMachine, "memory: %w", err)
-				}
-				done += min(memoryStep, size-off)
-				at.Progress(done, size*2*int64(len(memoryPatterns)), "bytes of memory")
-			}
-			if e.memoryWritten != nil {
-				e.memoryWritten(mem)
-			}
+		if err := pass(func(n uint64, b []byte) error { fillMemory(pattern, n, b); return nil }); err != nil {
+			return 0, err
+		}
+		if e.memoryWritten != nil {
+			e.memoryWritten(mem)
+		}
+		if err := pass(func(n uint64, b []byte) error { return compareMemory(pattern, n, b) }); err != nil {
+			return 0, err
 		}
 	}
 	fmt.Fprintf(at.Log, "memory: %d MiB were written and read with %d patterns in %s\n", size>>20, len(memoryPatterns),
