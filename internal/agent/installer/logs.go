@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Limits of the buffered logs and of one piece that is sent, in bytes.
@@ -137,11 +136,24 @@ func (l *logs) ship(ctx context.Context) {
 		case isPermanent(err):
 			l.forget(s)
 		default:
-			if wait.Sleep(ctx, pause.next()) != nil {
+			if l.rest(ctx, pause.next()) != nil {
 				return
 			}
 		}
 	}
+}
+
+// rest waits before the next attempt, unless flush waits: a head may answer again by now.
+func (l *logs) rest(ctx context.Context, d time.Duration) error {
+	pause := time.NewTimer(d)
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.urgent:
+	case <-pause.C:
+	}
+	return nil
 }
 
 // idle waits for something to send, and then up to logLinger for more, unless flush waits.

@@ -53,6 +53,27 @@ func TestLogsArriveWholeAndInOrder(t *testing.T) {
 	})
 }
 
+// The last logs after an outage are sent at once: the machine does not wait for them for long before its memory is lost.
+func TestFlushEndsThePauseAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHead()
+		h.down = errDown
+		l, end := shipping(t, h)
+		defer end()
+		s := l.open("w", trivet.LogKey{Action: "a", Epoch: 1, Attempt: 1})
+		fmt.Fprint(s, "written during an outage")
+		time.Sleep(time.Hour)
+		h.change(func() { h.down = nil })
+		began := time.Now()
+		if err := l.flush(t.Context()); err != nil || time.Since(began) > 0 {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		if got := h.logs["w/a/1"]; got != "written during an outage" {
+			t.Errorf("the log is %q", got)
+		}
+	})
+}
+
 func TestAnOutageDropsTheOldestOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHead()
