@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -31,6 +32,7 @@ import (
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/storetest"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 func must[T any](v T, err error) func(testing.TB) T {
@@ -79,7 +81,7 @@ func newSite(t testing.TB, n int) *site {
 func (s *site) join(name string) *head {
 	s.t.Helper()
 	h := &head{site: s, name: name, dir: s.t.TempDir(), cert: s.certify(auth.Peer{Name: name, Role: auth.PeerHead}),
-		addr: "127.0.0.1:0"}
+		addr: testhead.NewAddress() + ":0"} // no other program takes its port while it is down
 	h.logs = s.newLogs(h)
 	h.start()
 	s.t.Cleanup(h.stop)
@@ -144,7 +146,8 @@ func (h *head) start() {
 		Log:        slog.New(slog.DiscardHandler)})
 	h.blobs.Register(server)
 	h.logs.Register(server)
-	serving := h.site.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now)
+	host := must(netip.ParseAddrPort(h.addr))(t).Addr().String()
+	serving := h.site.keys.CA.ServerCert(func() []string { return []string{host} }, time.Now)
 	h.http = &http.Server{TLSConfig: auth.ListenTLS(serving.GetCertificate),
 		ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if wrap := h.wrap.Load(); wrap != nil {
