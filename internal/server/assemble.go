@@ -14,6 +14,7 @@ import (
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/console"
+	"github.com/trivet-project/trivet/internal/controller/deadline"
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/maintenance"
@@ -162,6 +163,7 @@ func (s *Server) peerServer() http.Handler {
 		Membership: &membership.Verifier{Records: s.records, Members: s.member}})
 	s.membershipServer(s.records).Register(p)
 	s.exchange.Register(p)
+	deadline.Register(p, s.deadlines.Load)
 	s.blobs.Register(p)
 	s.runLogs.Register(p)
 	s.consoles.Register(p)

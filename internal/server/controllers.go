@@ -30,7 +30,8 @@ func (s *Server) runControllers(ctx context.Context) error {
 	defer consoles.Close()
 	deadlines := deadline.New(deadline.Config{
 		Fleet: s.fleet.Within(deadline.Declaration.Scope()), Presence: s.exchange.Tracker, Clock: s.clock,
-		Saved: state.NewCheckpoints(s.store, s.local.Name()), Learner: s.learnt,
+		Saved:  state.NewCheckpoints(s.store, s.local.Name()),
+		Others: &deadline.Peers{Client: s.local.Client(), URLs: others}, Learner: s.learnt,
 		Tables: within(deadline.Declaration), Rank: ranking.Rank, Log: s.cfg.Log.With("controller", "deadline"),
 	})
 	s.deadlines.Store(deadlines)

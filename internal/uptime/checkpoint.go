@@ -41,9 +41,16 @@ func (c Checkpoint) Encode() []byte {
 	return doc
 }
 
-// Merge adds an encoded checkpoint: of each wait, the longer time counts.
+// Add adds another checkpoint: of each wait, the longer time counts.
+func (c Checkpoint) Add(other Checkpoint) {
+	for id, used := range other {
+		c[id] = max(c[id], used)
+	}
+}
+
+// Merge adds an encoded checkpoint.
 func (c Checkpoint) Merge(doc []byte) error {
-	if len(doc) == 0 || doc[0] != format || (len(doc)-1)%entrySize != 0 {
+	if len(doc) == 0 || len(doc) > MaxCheckpoint || doc[0] != format || (len(doc)-1)%entrySize != 0 {
 		return errors.New("it is not a checkpoint of this version")
 	}
 	for e := range slices.Chunk(doc[1:], entrySize) {

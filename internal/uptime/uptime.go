@@ -82,6 +82,9 @@ func (t *Timer) Advance(at time.Duration, queued bool) (used time.Duration) {
 	return t.used
 }
 
+// Used returns how much of the wait was used at the last call of Advance, or as it was raised since.
+func (t *Timer) Used() time.Duration { return t.used }
+
 // Raise sets how much of the wait is used to at least what another head has counted.
 func (t *Timer) Raise(used time.Duration) { t.used = max(t.used, used) }
 

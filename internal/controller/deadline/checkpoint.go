@@ -2,14 +2,15 @@ package deadline
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/trivet-project/trivet/internal/uptime"
 )
 
 // Every head counts every wait. For each wait the head that ranks first for it saves what it has counted, with all of
-// its waits in one document. All read the documents of all: a head that starts, or that could not count for a while,
-// goes on from there.
+// its waits in one document. All read the documents of all. A head that starts, or that could not count for a while,
+// goes on from there, and from what the others say that they have counted since (peers.go).
 
 // interval is how often a head saves what it has counted: what is lost of a wait when all heads that counted it are.
 const interval = 10 * time.Second
@@ -48,6 +49,10 @@ func (c *Controller) checkpoint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if missed := clock.Missed(); !c.loaded() || c.asked != missed {
+		saved.Add(c.Others.Counted(ctx))
+		c.asked = missed
+	}
 	return c.Saved.Save(ctx, c.exchange(saved, clock.Counted()))
 }
 
@@ -67,22 +72,42 @@ func (c *Controller) exchange(saved uptime.Checkpoint, now time.Duration) uptime
 	}
 	c.saved = saved
 	own := uptime.Checkpoint{}
-	for workflow, t := range c.timers {
-		m, err := c.Tables.Machines.GetShared(t.machine)
-		if err != nil {
-			continue
-		}
-		w, err := c.Tables.Workflows.GetShared(workflow)
-		if err != nil {
-			continue
-		}
-		used := t.Advance(now, isQueued(w, t.wait, m))
+	for workflow, t := range c.advanced(now) {
+		used := t.Used()
 		t.Raise(t.credit(saved))
 		if c.Rank(workflow) == 0 {
 			own[t.id] = max(used, saved[t.id])
 		}
 	}
 	return own
+}
+
+// counted returns what this head has counted.
+func (c *Controller) counted() uptime.Checkpoint {
+	clock, all := c.Clock.Read(), uptime.Checkpoint{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.advanced(clock.Counted()) {
+		all[t.id] = t.Used()
+	}
+	return all
+}
+
+// advanced returns the timers by their workflows, each as it is at a counted time. c.mu is held.
+func (c *Controller) advanced(now time.Duration) iter.Seq2[string, *timer] {
+	return func(yield func(string, *timer) bool) {
+		for workflow, t := range c.timers {
+			w, err := c.Tables.Workflows.GetShared(workflow)
+			m, noMachine := c.Tables.Machines.GetShared(t.machine)
+			if err != nil || noMachine != nil {
+				continue
+			}
+			t.Advance(now, isQueued(w, t.wait, m))
+			if !yield(workflow, t) {
+				return
+			}
+		}
+	}
 }
 
 // credit returns how much of the wait counts that was saved. A head that takes it has just started, or was paused: it

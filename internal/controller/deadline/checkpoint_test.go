@@ -166,3 +166,48 @@ func TestLargestCheckpointIsSaved(t *testing.T) {
 		t.Errorf("%d waits are saved, in at most %d bytes", len(got), uptime.MaxCheckpoint)
 	}
 }
+
+// A head that starts goes on from what the others have counted, also where they have not saved it, or are behind what
+// was saved. Heads that are restarted one after the other lose nothing.
+func TestRestartedHeadsLoseNothing(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	if err := claim(t.Context(), f, "m1"); err != nil {
+		t.Fatal(err)
+	}
+	const run = "default/m1-1"
+	h := newHead(f)
+	h.reconcile(t, run)
+	for i := range 4 { // each lives for less than the interval
+		h.advance(9 * time.Second)
+		h.reconcile(t, run)
+		started := newHeadAmong(f, fmt.Sprint("head", i+1), h)
+		started.reconcile(t, run)
+		h = started
+	}
+	h.advance(23 * time.Second)
+	h.reconcile(t, run)
+	expectState(t, f, run, trivet.WorkflowBooting)
+	h.advance(2 * time.Second)
+	h.reconcile(t, run)
+	expectState(t, f, run, trivet.WorkflowFailed)
+}
+
+// A head asks the others when it starts, and after time that it could not count; not at each checkpoint.
+func TestOthersAreAskedAfterAGap(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	h := newHead(f)
+	if h.asks != 1 {
+		t.Errorf("at its start: %d times", h.asks)
+	}
+	h.advance(interval)
+	h.save(t)
+	if h.asks != 1 {
+		t.Errorf("after a checkpoint: %d times", h.asks)
+	}
+	h.clock.Advance(h.now, false)
+	h.advance(interval)
+	h.save(t)
+	if h.asks != 2 {
+		t.Errorf("after time without a leader: %d times", h.asks)
+	}
+}

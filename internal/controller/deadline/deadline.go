@@ -43,6 +43,12 @@ type Checkpoints interface {
 	Save(ctx context.Context, c uptime.Checkpoint) error
 }
 
+// Others are the other heads.
+type Others interface {
+	// Counted returns what they have counted, as far as they answer.
+	Counted(ctx context.Context) uptime.Checkpoint
+}
+
 // Clock counts the time in which agents can be heard.
 type Clock interface {
 	Read() uptime.Clock
@@ -80,6 +86,7 @@ type Config struct {
 	Presence Presence
 	Clock    Clock
 	Saved    Checkpoints
+	Others   Others
 	Learner  Learner // nil: nothing is learnt
 	Tables   *state.Tables
 	Log      *slog.Logger
@@ -98,6 +105,8 @@ type Controller struct {
 	// saved is what the heads had saved when this one read it last; nil: it has not yet. Guarded by mu.
 	saved uptime.Checkpoint
 	since int64 // the store's revision at that first read; guarded by mu
+	// asked is the time that the clock had missed when the other heads were asked last. Used by Run only.
+	asked time.Duration
 }
 
 // New returns the controller.

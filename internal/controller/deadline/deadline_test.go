@@ -45,15 +45,28 @@ type head struct {
 	now   time.Time
 	clock uptime.Clock
 	agent time.Duration // when its agent was last heard
+	other *head         // the one that answers it; nil: none
+	asks  int           // how often it asked
+}
+
+// Counted implements [Others].
+func (h *head) Counted(context.Context) uptime.Checkpoint {
+	if h.asks++; h.other == nil {
+		return nil
+	}
+	return h.other.counted()
 }
 
 func newHead(f *fleet.Fleet) *head { return newHeadNamed(f, "head0") }
 
-func newHeadNamed(f *fleet.Fleet, name string) *head {
-	h := &head{now: time.Unix(1, 0)}
+func newHeadNamed(f *fleet.Fleet, name string) *head { return newHeadAmong(f, name, nil) }
+
+// newHeadAmong returns a head that starts while another one, or none, runs.
+func newHeadAmong(f *fleet.Fleet, name string, other *head) *head {
+	h := &head{now: time.Unix(1, 0), other: other}
 	h.clock.Advance(h.now, true)
 	h.Controller = New(Config{Fleet: f, Presence: h, Clock: h, Tables: f.Tables, Rank: func(string) int { return 0 },
-		Saved: state.NewCheckpoints(f.Store, name)})
+		Saved: state.NewCheckpoints(f.Store, name), Others: h})
 	if err := h.checkpoint(context.Background()); err != nil {
 		panic(err)
 	}

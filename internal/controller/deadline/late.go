@@ -61,10 +61,8 @@ func named(runs []string) []string {
 func (c *Controller) overdue(now time.Duration) (runs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, t := range c.timers {
-		w, err := c.Tables.Workflows.GetShared(name)
-		m, noMachine := c.Tables.Machines.GetShared(t.machine)
-		if err == nil && noMachine == nil && t.Advance(now, isQueued(w, t.wait, m)) > t.limit+lateAfter {
+	for name, t := range c.advanced(now) {
+		if t.Used() > t.limit+lateAfter {
 			runs = append(runs, name)
 		}
 	}
