@@ -29,6 +29,9 @@ func Check(dir, arch string) error {
 	for _, arch := range wanted {
 		img, err := layoutFor(dir, v1.Platform{OS: "linux", Architecture: arch})
 		if err == nil {
+			if _, err := layoutFiles(dir); err != nil { // before the manifest is read, which may be a link
+				return err
+			}
 			return isWhole(dir, img)
 		}
 		errs = append(errs, err)

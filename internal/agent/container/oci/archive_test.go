@@ -3,6 +3,7 @@ package oci
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -74,8 +75,12 @@ func TestCheckRefuses(t *testing.T) {
 			}
 			return os.ErrNotExist
 		}, "has 10 bytes, not"},
-		"links": {"", func(dir string, blobs []string) error {
-			return errors.Join(os.Rename(blobs[0], dir+"/elsewhere"), os.Symlink(dir+"/elsewhere", blobs[0]))
+		"links": {"", func(dir string, blobs []string) (err error) { // the manifest is one of them
+			for i, b := range blobs {
+				elsewhere := fmt.Sprint(dir, "/elsewhere", i)
+				err = errors.Join(err, os.Rename(b, elsewhere), os.Symlink(elsewhere, b))
+			}
+			return err
 		}, "cp -rL"},
 	} {
 		dir := writtenLayout(t, "arm64")
