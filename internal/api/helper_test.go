@@ -81,16 +81,20 @@ func (h *head) twin() *head {
 	return twin
 }
 
+// storeTimeout is three times the default: many of these tests run at the same time, with -race.
+const storeTimeout = 15 * time.Second
+
 func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name string) *head {
 	t.Helper()
 	dir, reg := t.TempDir(), prometheus.NewRegistry()
 	h := &head{t: t, name: name, log: &syncBuffer{}, member: member, keys: keys}
-	h.fleet = fleet.New(storetest.On(t, member, store.Options{Head: name, Admit: func(int, int64) error {
-		if why := h.refuse.Load(); why != nil {
-			return *why
-		}
-		return nil
-	}}, state.New), name)
+	h.fleet = fleet.New(storetest.On(t, member, store.Options{Head: name, Timeout: storeTimeout,
+		Admit: func(int, int64) error {
+			if why := h.refuse.Load(); why != nil {
+				return *why
+			}
+			return nil
+		}}, state.New), name)
 	h.presence = presence.New(presence.NewClock(func() bool { return !h.isCutOff.Load() }), h.fleet.AgentTimeout)
 	h.fleet.AgentUp, h.fleet.AgentSilence = h.presence.Up, h.presence.Silence
 	h.blobs = must(blob.Open(filepath.Join(dir, "blobs"), blob.Options{}))(t)
