@@ -48,6 +48,15 @@ type SiteSpec struct {
 	RecoveryKey string `json:"recoveryKey,omitempty"`
 }
 
+// PlatformOf returns the name of the platform that a machine netboots; empty: none. m is nil for a machine that has no
+// record yet.
+func (s *SiteSpec) PlatformOf(m *Machine) string {
+	if m != nil && m.Spec.Platform != "" {
+		return m.Spec.Platform
+	}
+	return s.Platform
+}
+
 // SiteStatus is the state of the site that Trivet keeps.
 type SiteStatus struct {
 	// HeadNames counts the names assigned to heads: head0, head1, ... None is assigned twice.

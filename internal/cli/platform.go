@@ -15,8 +15,19 @@ import (
 )
 
 func (a *app) platform() *cobra.Command {
-	c := &cobra.Command{Use: "platform", Short: "Build, import and list the platforms that machines netboot"}
-	c.AddCommand(a.platformBuild(), a.platformImport(), a.listCommand("platforms"))
+	c := &cobra.Command{
+		Use: "platform", Short: "Build, import, assign and remove the platforms that machines netboot",
+		Long: "Build, import, assign and remove the platforms that machines netboot: the kernel and initramfs of the\n" +
+			"installer OS. A machine netboots the platform that its record names, or else the default of the site.\n" +
+			"A new one is tried on a few machines first, and becomes the default then.",
+		Example: "  trivet platform import platform/ --name debian-13\n" +
+			"  trivet platform assign debian-13 -l canary=true\n" +
+			"  trivet platform set-default debian-13\n" +
+			"  trivet platform assign --default -l canary=true\n" +
+			"  trivet platform remove debian-12",
+	}
+	c.AddCommand(a.platformBuild(), a.platformImport(), a.listCommand("platforms"), a.platformUsage(),
+		a.platformAssign(), a.platformSetDefault(), a.platformRemove())
 	return c
 }
 
@@ -126,26 +137,4 @@ func (a *app) putFile(ctx context.Context, cl *client.Client, path string) (triv
 	m := a.transfer(filepath.Base(path), size)
 	defer m.end()
 	return cl.PutBlob(ctx, src, client.PutOptions{Bytes: size, Progress: m.update})
-}
-
-// setDefaultPlatform sets the default platform of the site.
-func (a *app) setDefaultPlatform(ctx context.Context, cl *client.Client, name string) error {
-	sites := client.Of[trivet.Site](cl)
-	set := func(s *trivet.Site) error {
-		s.Spec.Platform = name
-		return nil
-	}
-	_, err := sites.Modify(ctx, trivet.SiteName, set)
-	if errors.Is(err, trivet.ErrNotFound) {
-		site := &trivet.Site{Meta: trivet.Meta{Kind: "Site", Name: trivet.SiteName}}
-		_, err = sites.Create(ctx, site)
-		if err == nil || errors.Is(err, trivet.ErrExists) {
-			_, err = sites.Modify(ctx, trivet.SiteName, set)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(a.Out, "site/%s configured: the default platform is %s\n", trivet.SiteName, name)
-	return nil
 }

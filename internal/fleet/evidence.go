@@ -60,7 +60,7 @@ func (f *Fleet) sharedOf(t *transition, kind trivet.Kind) (all []*shared, err er
 	case "Network":
 		add(sharedRecord(f.Networks.In(t.tx), f.networkName(t.machine), networkFailures))
 	case "Platform":
-		add(sharedRecord(f.Platforms.In(t.tx), platformName(t.machine, t.site), platformFailures))
+		add(sharedRecord(f.Platforms.In(t.tx), t.site.PlatformOf(t.machine), platformFailures))
 	case "Image":
 		for _, name := range imagesOf(t.workflow) {
 			add(sharedRecord(f.Images.In(t.tx), name, imageFailures))
@@ -170,21 +170,14 @@ func (f *Fleet) avoided(m *trivet.Machine) string {
 // faultAround returns what a machine shares with others and is at fault, as far as this head knows, and why; empty
 // where nothing is.
 func (f *Fleet) faultAround(m *trivet.Machine) (kind trivet.Kind, why string) {
-	if p, err := f.Platforms.GetShared(platformName(m, f.site())); err == nil {
+	site := f.site()
+	if p, err := f.Platforms.GetShared(site.PlatformOf(m)); err == nil {
 		kind, why = "Platform", workflow.AtFault("platform "+p.Name, p.Status.Failures, p.Generation)
 	}
 	if n, err := f.Networks.GetShared(f.networkName(m)); err == nil && why == "" {
 		kind, why = "Network", workflow.AtFault("network "+n.Name, n.Status.Failures, n.Generation)
 	}
 	return kind, why
-}
-
-// platformName returns the platform that the machine netboots.
-func platformName(m *trivet.Machine, site trivet.SiteSpec) string {
-	if m.Spec.Platform != "" {
-		return m.Spec.Platform
-	}
-	return site.Platform
 }
 
 // networkName returns the network that the machine has an address in, or will have by its record; empty where none is

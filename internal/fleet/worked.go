@@ -59,7 +59,8 @@ func (f *Fleet) Observe(was, is *trivet.Workflow) {
 		case "Network":
 			f.worked.note(sharedKey(kind, f.networkName(m)), at)
 		case "Platform":
-			f.worked.note(sharedKey(kind, platformName(m, f.site())), at)
+			site := f.site()
+			f.worked.note(sharedKey(kind, site.PlatformOf(m)), at)
 		case "Image":
 			for _, name := range imagesOf(is) {
 				f.worked.note(sharedKey(kind, name), at)

@@ -77,18 +77,11 @@ func (s *Server) token(h host) (string, error) {
 
 // platform returns the platform that the machine netboots; nil if there is none.
 func (s *Server) platform(h host) *trivet.Platform {
-	name := ""
-	if h.machine != nil {
-		name = h.machine.Spec.Platform
+	var site trivet.SiteSpec
+	if r, err := s.Sites.GetShared(trivet.SiteName); err == nil {
+		site = r.Spec
 	}
-	if name == "" {
-		site, err := s.Sites.GetShared(trivet.SiteName)
-		if err != nil {
-			return nil
-		}
-		name = site.Spec.Platform
-	}
-	p, err := s.Platforms.GetShared(name)
+	p, err := s.Platforms.GetShared(site.PlatformOf(h.machine))
 	if err != nil {
 		return nil
 	}
