@@ -3,6 +3,7 @@ package trivet
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -80,3 +81,24 @@ func (p *problems) bytes(field, value string, limit int) {
 }
 
 func (p problems) err() error { return errors.Join(p...) }
+
+var labelForm = regexp.MustCompile(`^[A-Za-z0-9]([-_./A-Za-z0-9]*[A-Za-z0-9])?$`)
+
+// ValidateLabels returns an error for labels that a selector cannot match.
+func ValidateLabels(labels map[string]string) error {
+	var errs []error
+	for key, value := range labels {
+		switch {
+		case !labelForm.MatchString(key) || len(key) > 128:
+			errs = append(errs, &FieldError{Field: "labels",
+				Problem: fmt.Sprintf("%.40q: use letters, digits and - _ . / inside", key)})
+		case strings.ContainsAny(value, ",=\n\r") || len(value) > 256:
+			errs = append(errs, &FieldError{Field: "labels." + key,
+				Problem: "must have at most 256 bytes, without comma, = and line breaks"})
+		}
+	}
+	if len(labels) > 64 {
+		errs = append(errs, &FieldError{Field: "labels", Problem: "has more than 64 entries"})
+	}
+	return errors.Join(errs...)
+}

@@ -125,7 +125,7 @@ func (wr *writer) read() (trivet.Record, error) {
 		status.SetZero()
 	}
 	head.Kind, head.Project, head.Name, head.Revision = wr.info.Kind, wr.project, wr.name, 0
-	return rec, checkLabels(head.Labels)
+	return rec, trivet.ValidateLabels(head.Labels)
 }
 
 // checkProject compares the project that a record names, if any, with that of the URL.
@@ -138,27 +138,6 @@ func (wr *writer) checkProject(project string) error {
 	}
 	return &trivet.FieldError{Field: "project", Problem: fmt.Sprintf(
 		"is %.80q, in the URL %q; a record cannot be moved to another project", project, wr.project)}
-}
-
-var labelForm = regexp.MustCompile(`^[A-Za-z0-9]([-_./A-Za-z0-9]*[A-Za-z0-9])?$`)
-
-// checkLabels returns an error for labels that a selector cannot match.
-func checkLabels(labels map[string]string) error {
-	var errs []error
-	for key, value := range labels {
-		switch {
-		case !labelForm.MatchString(key) || len(key) > 128:
-			errs = append(errs, &trivet.FieldError{Field: "labels",
-				Problem: fmt.Sprintf("%.40q: use letters, digits and - _ . / inside", key)})
-		case strings.ContainsAny(value, ",=\n\r") || len(value) > 256:
-			errs = append(errs, &trivet.FieldError{Field: "labels." + key,
-				Problem: "must have at most 256 bytes, without comma, = and line breaks"})
-		}
-	}
-	if len(labels) > 64 {
-		errs = append(errs, &trivet.FieldError{Field: "labels", Problem: "has more than 64 entries"})
-	}
-	return errors.Join(errs...)
 }
 
 var keyForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
@@ -343,7 +322,7 @@ func (wr *writer) patched(doc []byte) (trivet.Record, error) {
 		return nil, err
 	}
 	head.Project = wr.project // what the record refers to is looked up there, and its values are sealed for there
-	return next, checkLabels(head.Labels)
+	return next, trivet.ValidateLabels(head.Labels)
 }
 
 // clone copies a record through its JSON, which also normalizes empty lists as the store does.

@@ -1,0 +1,59 @@
+package machinelist
+
+import (
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// The drivers of other tools that speak Redfish, by the names that they have in URLs, and those of BMCs that also speak
+// IPMI.
+var (
+	redfishDrivers = map[string]bool{"redfish": true, "redfish-virtualmedia": true, "redfish-uefihttp": true,
+		"idrac-redfish": true, "idrac-virtualmedia": true, "ilo5-redfish": true, "ilo5-virtualmedia": true,
+		"ilo6-redfish": true, "ilo6-virtualmedia": true}
+	ipmiDrivers = map[string]bool{"ipmi": true, "idrac": true, "ilo4": true, "ilo4-virtualmedia": true, "ilo5": true,
+		"irmc": true}
+)
+
+// bmc sets the BMC by an address such as "ipmi://10.0.0.1", "redfish://bmc1/redfish/v1/Systems/1" or "10.0.0.1:623". That
+// of an address without a driver is protocol.
+func (e *Entry) bmc(address, protocol, secret string) {
+	if address == "" {
+		return
+	}
+	driver, rest, isURL := strings.Cut(strings.TrimSpace(address), "://")
+	if !isURL {
+		driver, rest = protocol, driver
+	}
+	driver, transport, _ := strings.Cut(strings.ToLower(driver), "+")
+	rest = strings.TrimRight(rest, "/")
+	switch {
+	case redfishDrivers[driver], driver == "https", driver == "http":
+		if transport == "http" || driver == "http" {
+			e.note("its BMC is used by HTTP there; Trivet uses HTTPS")
+		}
+		e.Machine.Spec.BMC = &trivet.BMC{Protocol: "redfish", Address: redfishAddress(rest)}
+	case ipmiDrivers[driver]:
+		if driver != "ipmi" {
+			e.note("its BMC is used by %s there; Trivet uses IPMI, which must be enabled", driver)
+		}
+		host, _, _ := strings.Cut(rest, "/")
+		e.Machine.Spec.BMC = &trivet.BMC{Protocol: "ipmi", Address: host}
+	default:
+		e.note("its BMC %.100q was left out: Trivet uses IPMI and Redfish", address)
+		return
+	}
+	if e.Machine.Spec.BMC.Secret = secret; secret == "" {
+		e.Machine.Spec.BMC = nil
+		e.note("its BMC %.100q was left out: name the Secret with its user and password by --secret", address)
+	}
+}
+
+// redfishAddress returns the address of a service, with the path of the system where there is one.
+func redfishAddress(rest string) string {
+	if strings.Contains(rest, "/") {
+		return "https://" + rest
+	}
+	return rest
+}
