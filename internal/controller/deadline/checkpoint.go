@@ -53,6 +53,10 @@ func (c *Controller) checkpoint(ctx context.Context) error {
 		saved.Add(c.Others.Counted(ctx))
 		c.asked = missed
 	}
+	// What the others have counted includes the time of these requests. Counted from before them, it would count twice.
+	if clock = c.Clock.Read(); !clock.Counting() {
+		return nil
+	}
 	return c.Saved.Save(ctx, c.exchange(saved, clock.Counted()))
 }
 
@@ -84,9 +88,10 @@ func (c *Controller) exchange(saved uptime.Checkpoint, now time.Duration) uptime
 
 // counted returns what this head has counted.
 func (c *Controller) counted() uptime.Checkpoint {
-	clock, all := c.Clock.Read(), uptime.Checkpoint{}
+	clock := c.Clock.Read()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	all := make(uptime.Checkpoint, len(c.timers))
 	for _, t := range c.advanced(clock.Counted()) {
 		all[t.id] = t.Used()
 	}

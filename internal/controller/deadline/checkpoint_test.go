@@ -211,3 +211,29 @@ func TestOthersAreAskedAfterAGap(t *testing.T) {
 		t.Errorf("after time without a leader: %d times", h.asks)
 	}
 }
+
+// The time in which the others answer is counted once.
+func TestSlowAnswersAreNotCountedTwice(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	if err := claim(t.Context(), f, "m1"); err != nil {
+		t.Fatal(err)
+	}
+	h, other := newHead(f), newHeadNamed(f, "head1")
+	for _, head := range []*head{h, other} {
+		head.reconcile(t, "default/m1-1")
+		head.advance(20 * time.Second)
+	}
+	h.clock.Advance(h.now, false)
+	for _, head := range []*head{h, other} {
+		head.advance(3 * time.Second)
+	}
+	h.other, h.slow = other, 2*time.Second
+	h.save(t)
+	h.advance(3 * time.Second)
+	other.advance(3 * time.Second)
+	for id, used := range h.counted() {
+		if most := other.counted()[id]; used > most || used < 20*time.Second {
+			t.Errorf("%s are counted, by the other head %s", used, most)
+		}
+	}
+}

@@ -47,6 +47,7 @@ type head struct {
 	agent time.Duration // when its agent was last heard
 	other *head         // the one that answers it; nil: none
 	asks  int           // how often it asked
+	slow  time.Duration // how long the others take to answer it
 }
 
 // Counted implements [Others].
@@ -54,6 +55,8 @@ func (h *head) Counted(context.Context) uptime.Checkpoint {
 	if h.asks++; h.other == nil {
 		return nil
 	}
+	h.advance(h.slow)
+	h.other.advance(h.slow)
 	return h.other.counted()
 }
 
