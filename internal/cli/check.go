@@ -9,12 +9,15 @@ func (a *app) check() *cobra.Command {
 		Short: "Test the hardware of machines; one in quarantine leaves it where nothing is found",
 		Long: "Test the hardware of machines. One in quarantine leaves it where nothing is found and is available.\n\n" +
 			"The machine is power-cycled into the installer by its BMC. Half of its free memory is written and read\n" +
-			"with four patterns. Of each disk 64 samples are read, written back as they were, and read again. With\n" +
-			"--full that is every byte of each disk: hours for large ones. What is on the disks stays. Then the machine\n" +
-			"is powered off. Without a BMC, boot it from the network by hand: trivet why says when.\n\n" +
-			"Where something is found, the machine stays in quarantine, and an available one is quarantined, with the\n" +
-			"log and the console of the test: trivet why. A machine that is in use is not checked: trivet release comes\n" +
-			"first. Its reputation stays: trivet accept --forget resets it. To cancel a check: trivet quarantine.",
+			"with four patterns. Of each disk 64 samples are read twice, written back as they were, and read again. With\n" +
+			"--full that is every byte of each disk: hours for large ones. What is on the disks stays, unless the hardware\n" +
+			"fails during the test. Then the machine is powered off. Without a BMC, boot it from the network by hand:\n" +
+			"trivet why says when.\n\n" +
+			"Where something is found, or the machine is reset while it is tested, it stays in quarantine, and an\n" +
+			"available one is quarantined, with the log and the console of the test: trivet why. Where the check cannot\n" +
+			"be made, by no fault of the machine, it is left as it was. A machine that is in use is not checked: trivet\n" +
+			"release comes first. Its reputation stays: trivet accept --forget resets it. To cancel a check: trivet\n" +
+			"quarantine.",
 		Example: "  trivet check m1 --wait\n  trivet check m1 m2 --full\n  trivet check m1 --wait -o json",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: a.runRelease(&f),

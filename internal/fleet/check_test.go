@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
 const failedToBoot = "accept claim boot expire "
@@ -66,9 +67,10 @@ func TestCheckIsRefused(t *testing.T) {
 		installed:                       "it is active: only a machine",
 		installed + "quarantine":        "in quarantine, and was active before",
 		"accept claim boot":             "it is provisioning",
-		installed + "wipe boot":         "it is releasing",
+		installed + "wipe boot":         "is in progress",
 		installed + "quarantine wipe":   "cancel it: trivet quarantine",
-		failedToBoot + "check boot":     "",
+		failedToBoot + "check boot":     "is in progress", // another kind of check
+		"accept check boot":             "is in progress",
 		installed + "wipe boot broken ": "",
 	} {
 		r := newRack(t)
@@ -76,9 +78,6 @@ func TestCheckIsRefused(t *testing.T) {
 		m := r.on(path)
 		before := m.get().Status.Epoch
 		err := m.do("check-all")
-		if path == failedToBoot+"check boot" {
-			want = "is in progress" // another kind of check
-		}
 		if want == "" {
 			r.must(err)
 			continue
@@ -87,4 +86,91 @@ func TestCheckIsRefused(t *testing.T) {
 			t.Errorf("%q: %v, want %q", path, err, want)
 		}
 	}
+}
+
+// A check that cannot be made, by no fault of the machine, leaves it as it was: a platform without the test must not
+// empty the pool.
+func TestCheckThatCannotBeMade(t *testing.T) {
+	r := newRack(t)
+	r.releasing("")
+	m := r.on("accept check boot unknown")
+	m.want("releasing")
+	r.must(m.do("off"))
+	m.want("available")
+	r = newRack(t)
+	r.releasing("")
+	m = r.on(failedToBoot)
+	former := m.get().Status.Reason
+	for _, command := range []string{"check", "boot", "unknown", "off"} {
+		r.must(m.do(command))
+	}
+	m.want("q:available")
+	if got := m.get().Status.Reason; got != former || former == "" {
+		t.Errorf("its reason became %q; it was %q", got, former)
+	}
+}
+
+// Without a BMC nobody may have booted the machine: that is not its fault.
+func TestCheckThatNobodyBoots(t *testing.T) {
+	r := newRack(t)
+	r.releasing("")
+	m := r.on("accept ")
+	r.write(func(tx *store.Tx) error {
+		rec, err := r.Machines.In(tx).Get(m.name)
+		if err != nil {
+			return err
+		}
+		rec.Spec.BMC = nil
+		return r.Machines.In(tx).Put(rec)
+	})
+	r.must(m.do("check"))
+	r.must(m.do("expire"))
+	m.want("available")
+	r.must(m.do("check"))
+	r.must(m.do("boot"))
+	r.must(m.do("found"))
+	m.want("q:releasing")
+}
+
+// A machine that is reset while it is tested has shown a fault, however the test would end after it.
+func TestResetDuringACheck(t *testing.T) {
+	for _, path := range []string{"accept ", failedToBoot} {
+		r := newRack(t)
+		r.releasing("")
+		m := r.on(path + "check boot")
+		r.must(m.do("boot"))
+		if err := m.do("tested"); !errors.Is(err, trivet.ErrFenced) {
+			t.Errorf("the agent after the reset: %v, want fenced", err)
+		}
+		r.must(m.do("off"))
+		m.want("q:available")
+		if got := m.get().Status.Reason; !strings.Contains(got, "its check failed at test") {
+			t.Errorf("its reason is %q", got)
+		}
+	}
+}
+
+// A check is no wipe: a machine whose wipe failed leaves the quarantine with what is on its disks kept from selectors.
+func TestCheckAfterAFailedWipe(t *testing.T) {
+	for path, want := range map[string]string{
+		installed + "wipe boot broken off ":        "available+data",
+		installed + "wipe boot broken off accept ": "available",
+		installed + "wipe boot wiped off ":         "available",
+	} {
+		r := newRack(t)
+		r.releasing("")
+		m := r.on(path + "check boot tested off")
+		if got := m.releaseState(); got != want {
+			t.Errorf("%s: after the check it is %s, want %s", path, got, want)
+		}
+	}
+}
+
+// An agent of a release that has no test does not test: the machine boots again.
+func TestCheckByAFormerAgent(t *testing.T) {
+	r := newRack(t)
+	r.releasing("")
+	r.AgentUp = func(string, int64) bool { return true }
+	m := r.on("accept check")
+	m.want("releasing:booting")
 }

@@ -70,7 +70,7 @@ kept          releasing:booting+data  releasing:stopping    releasing:stopping+d
 q:wipe        -                       q:releasing:stopping  q:releasing:stopping+data  -
 q:wiping      -                       q:releasing:stopping  q:releasing:stopping+data  -
 q:wiped       -                       -                     q:releasing:stopping+data  -
-broken        q:releasing:booting     q:releasing:stopping  q:releasing:stopping+data  q:releasing:booting
+broken        q:releasing:booting     q:releasing:stopping  q:releasing:stopping+data  q:releasing:booting+data
 `}
 
 const installed = "accept claim boot report phone-home "
@@ -101,10 +101,10 @@ kept:check   -                    -                    releasing:stopping    -  
              accept              boot                    quarantine        expire            phone-home
 q:failed     available           -                       -                 -                 -
 check        available           releasing:running       q:releasing       q:releasing       -
-testing      available           -                       q:releasing       q:releasing       -
-tested       available           available               q:releasing       q:releasing       -
+testing      available           q:releasing             q:releasing       q:releasing       -
+tested       available           available               q:releasing       releasing         -
 q:check      releasing:booting   q:releasing:running     q:releasing       q:releasing       -
-q:testing    releasing:running   -                       q:releasing       q:releasing       -
+q:testing    releasing:running   q:releasing             q:releasing       q:releasing       -
 q:tested     releasing:stopping  available               q:releasing       q:releasing       -
 found        releasing           q:available             -                 -                 -
 kept:check   available+data      releasing:running+data  q:releasing+data  q:releasing+data  -
@@ -194,6 +194,9 @@ func (s *subject) doRelease(m *trivet.Machine, command string) error {
 	case "found":
 		return report(trivet.Report{Seq: 1, Action: "test", Attempt: 1, State: trivet.StepFailed, Final: true,
 			Cause: "input/output error", Fault: trivet.FaultMachine})
+	case "unknown":
+		return report(trivet.Report{Seq: 1, Action: "test", Attempt: 1, State: trivet.StepFailed, Final: true,
+			Cause: "action test is not known", Fault: trivet.FaultConfiguration})
 	case "broken":
 		return report(trivet.Report{Seq: 1, Action: "wipe", Attempt: 1, State: trivet.StepFailed, Final: true,
 			Cause: "input/output error", Fault: trivet.FaultMachine})

@@ -30,10 +30,26 @@ func (f *Fleet) finishRelease(t *transition) error {
 	}
 	what := "release"
 	if t.workflow.Spec.Release.IsCheck() {
+		if !workflow.FoundFault(t.workflow, m.Spec.BMC != nil) {
+			return t.leaveUnchecked()
+		}
 		what = "check"
 	}
 	return t.quarantine(fmt.Sprintf("its %s failed at %s of %s: %s", what, s.Failure.Step, t.workflow.ShortName(),
 		s.Failure.Cause))
+}
+
+// leaveUnchecked leaves a machine that could not be checked, by no fault of its own, as it was: in quarantine for its
+// former reason, or available as soon as it is off.
+func (t *transition) leaveUnchecked() error {
+	m := t.machine
+	if m.Status.State != trivet.MachineQuarantined && m.Spec.BMC == nil {
+		if err := workflow.Change(&m.Status, workflow.Clear); err != nil { // nothing has run on it but an agent
+			return err
+		}
+	}
+	t.explainRelease()
+	return nil
 }
 
 // released makes a machine available whose release has succeeded, or in quarantine still where nothing was checked.

@@ -24,18 +24,18 @@ func (f *Fleet) StartRelease(ctx context.Context, machine string, req trivet.Rel
 				Err: fmt.Errorf("%w: it needs release %s on all heads; the lowest has %q", trivet.ErrConflict,
 					trivet.SinceRelease, reached)}
 		}
-		if err := workflow.CheckRelease(st, mode); err != nil {
-			return err
-		}
 		if st.Provision != req.Provision {
 			return errServes(st.Provision)
 		}
 		if t.active && t.workflow.Spec.Release == mode {
 			return errUnchanged
 		}
-		if t.active && mode.IsCheck() {
+		if t.active && workflow.IsRelease(t.workflow) && mode.IsCheck() {
 			return &trivet.Error{Op: "check", Hint: "wait for it, or cancel it: trivet quarantine " + t.machine.Name,
 				Err: fmt.Errorf("%w: run %s of it is in progress", trivet.ErrConflict, t.workflow.ShortName())}
+		}
+		if err := workflow.CheckRelease(st, mode); err != nil {
+			return err
 		}
 		if err := errors.Join(f.endRun(t, "the machine is released"), f.deleteProvision(t)); err != nil {
 			return err
@@ -115,8 +115,13 @@ func (t *transition) releaseMode() trivet.ReleaseMode {
 // beginRelease starts a run that releases the machine, whose last run has ended and is written.
 func (f *Fleet) beginRelease(t *transition, mode trivet.ReleaseMode) error {
 	m, st := t.machine, &t.machine.Status
-	agentUp := workflow.StateOf(st) == trivet.MachineAvailable && f.isAgentIdle(m)
+	agentUp := workflow.StateOf(st) == trivet.MachineAvailable && f.isAgentIdle(m) &&
+		(!mode.IsCheck() || st.AgentRelease.Compare(trivet.SinceRelease) >= 0) // an earlier one cannot test
 	switch mode {
+	case trivet.ReleaseCheck, trivet.ReleaseCheckAll:
+		if st.State == trivet.MachineQuarantined && workflow.WipeFailed(t.workflow) { // a test is no wipe
+			st.HoldsData = dataOf(st, t.workflow)
+		}
 	case trivet.ReleaseKeepData:
 		st.HoldsData = dataOf(st, t.workflow)
 	case trivet.ReleaseNoWipe:

@@ -34,7 +34,10 @@ func (f *Fleet) siteIn(tx *store.Tx) trivet.SiteSpec {
 	return site.Spec
 }
 
-func maxResets(s trivet.SiteSpec) int {
+func maxResets(s trivet.SiteSpec, w *trivet.Workflow) int {
+	if w.Spec.Release.IsCheck() { // a machine that is reset while it is tested is not without a fault
+		return 0
+	}
 	if s.Resets == 0 {
 		return trivet.DefaultResets
 	}

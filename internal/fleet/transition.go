@@ -81,7 +81,7 @@ func (t *transition) setRun(w *trivet.Workflow, now time.Time) {
 	t.workflow, t.active = w, !w.Status.State.Ended()
 	t.was = w.Status
 	t.was.Steps = slices.Clone(w.Status.Steps)
-	t.run = &workflow.Run{Spec: &w.Spec, Status: &w.Status, Now: now, MaxResets: maxResets(t.site)}
+	t.run = &workflow.Run{Spec: &w.Spec, Status: &w.Status, Now: now, MaxResets: maxResets(t.site, w)}
 }
 
 // save writes the machine, its run, its provision and the events.

@@ -78,7 +78,10 @@ func (r *Run) loseAgent(cause string) bool {
 	}
 	r.Status.Resets++
 	if r.Status.Resets > r.MaxResets {
-		r.fail(step, trivet.FaultMachine, fmt.Sprintf("%s; the agent was lost %d times", cause, r.Status.Resets))
+		if r.Status.Resets > 1 {
+			cause = fmt.Sprintf("%s; the agent was lost %d times", cause, r.Status.Resets)
+		}
+		r.fail(step, trivet.FaultMachine, cause)
 		return false
 	}
 	step.Cause = cause

@@ -25,11 +25,15 @@ const (
 	wipeTimeout    = time.Hour // and what the largest disk needs to be overwritten
 	maxWipeTimeout = 7 * 24 * time.Hour
 	verifyTimeout  = 30 * time.Minute
-	testTimeout    = 2 * time.Hour // and what the largest disk needs, where all of it is tested
+	testTimeout    = 2 * time.Hour // and what memory needs, and the largest disk, where all of it is tested
+	maxTestTimeout = 30 * 24 * time.Hour
 	// byHandTimeout is how long a person has to boot a machine without a BMC from the network.
 	byHandTimeout = time.Hour
 	// slowestDisk is how fast disks are read and written at least, in bytes per second.
 	slowestDisk = 50e6
+	// slowestMemory is how fast memory is written and read at least by a test, in bytes per second, and memoryPasses how
+	// often half of it is.
+	slowestMemory, memoryPasses = 500e6, 8
 )
 
 // ReleaseActions returns the actions of a release. inv is what is known of the machine's hardware; it may be nil.
@@ -44,12 +48,9 @@ func ReleaseActions(mode trivet.ReleaseMode, hasBMC bool, inv *trivet.Inventory)
 				With: all})
 	}
 	if mode.IsCheck() {
-		timeout := trivet.Duration(testTimeout)
-		if mode == trivet.ReleaseCheckAll {
-			timeout = testAllTimeout(inv)
-		}
-		actions = append(actions, trivet.Action{Name: ReleaseTestAction, Use: "test", Timeout: timeout,
-			With: map[string]any{"disk": "all", "full": mode == trivet.ReleaseCheckAll}})
+		full := mode == trivet.ReleaseCheckAll
+		actions = append(actions, trivet.Action{Name: ReleaseTestAction, Use: "test", Timeout: testTimeoutOf(inv, full),
+			With: map[string]any{"disk": "all", "full": full}})
 	}
 	if !hasBMC {
 		actions = append(actions, trivet.Action{Name: releaseOffAction, Use: "poweroff"})
@@ -62,9 +63,18 @@ func eraseTimeout(inv *trivet.Inventory) trivet.Duration {
 	return trivet.Duration(min(wipeTimeout+passOf(inv), maxWipeTimeout))
 }
 
-// testAllTimeout is how long it may take to read all disks, write them and read them again, at the same time.
-func testAllTimeout(inv *trivet.Inventory) trivet.Duration {
-	return trivet.Duration(min(testTimeout+3*passOf(inv), maxWipeTimeout))
+// testTimeoutOf is how long it may take to test the memory, and then all disks at the same time: a disk that is tested
+// as a whole is read three times, and written once.
+func testTimeoutOf(inv *trivet.Inventory, full bool) trivet.Duration {
+	timeout := testTimeout
+	if inv != nil {
+		bytes := float64(inv.MemoryMB) * (1 << 20) / 2 * memoryPasses
+		timeout += time.Duration(bytes / slowestMemory * float64(time.Second)).Round(time.Minute)
+	}
+	if full {
+		timeout += 4 * passOf(inv)
+	}
+	return trivet.Duration(min(timeout, maxTestTimeout))
 }
 
 // passOf is how long it may take to read or write the largest disk once.
@@ -158,6 +168,22 @@ func Released(mode trivet.ReleaseMode) string {
 		return "the test of its hardware has found nothing; its disks were not changed"
 	}
 	return "its disks were not wiped"
+}
+
+// WipeFailed reports whether a run was to wipe its machine's disks, and has not; w is nil where there is none.
+func WipeFailed(w *trivet.Workflow) bool {
+	return w != nil && w.Spec.Release == trivet.ReleaseWipe && w.Status.State.Ended() &&
+		w.Status.State != trivet.WorkflowSucceeded
+}
+
+// FoundFault reports whether a check that failed has found that the machine is at fault: not the installer OS, the
+// network, a head, the BMC that does not power off what was tested, or, without one, the person who did not boot it.
+func FoundFault(w *trivet.Workflow, hasBMC bool) bool {
+	f := w.Status.Failure
+	if f == nil || f.Type != trivet.FaultMachine || f.Step == trivet.StepPowerOff {
+		return false
+	}
+	return hasBMC || !trivet.IsBootStep(f.Step)
 }
 
 // CheckRelease refuses the release of a machine that no one has accepted, and the check of one that is in use.

@@ -34,6 +34,8 @@ type Env struct {
 	eraseMethods func(*block.Device) []eraseMethod
 	// memoryWritten is called after each pattern was written to the memory that is tested; it may be nil.
 	memoryWritten func(mem []byte)
+	// diskRead is called after the first reading of a piece of a disk that is tested; it may be nil.
+	diskRead func(off int64, b []byte)
 }
 
 // Host is where disks and file systems are: a [Machine], or [Files] in the lab.
