@@ -93,7 +93,7 @@ func (a *app) readList(file string, o machinelist.Options) ([]*machinelist.Entry
 	var wrong []error
 	for _, e := range list {
 		if e.Err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: %s (%s): %w", file, e.Place, orDefault(e.Machine.Name, "-"), e.Err))
+			wrong = append(wrong, fmt.Errorf("%s: %s (%s): %w", file, e.Where, orDefault(e.Machine.Name, "-"), e.Err))
 		}
 	}
 	if len(wrong) > 0 {

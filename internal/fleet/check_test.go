@@ -110,8 +110,8 @@ func TestCheckThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// Without a BMC nobody may have booted the machine: that is not its fault.
-func TestCheckThatNobodyBoots(t *testing.T) {
+// Without a BMC no one may have booted the machine: that is not its fault.
+func TestCheckThatNoOneBoots(t *testing.T) {
 	r := newRack(t)
 	r.releasing("")
 	m := r.on("accept ")

@@ -31,8 +31,8 @@ type Options struct {
 // Entry is a machine of a list.
 type Entry struct {
 	Machine *trivet.Machine
-	// Place is where the list has it, such as "line 3".
-	Place string
+	// Where the list has it, such as "line 3".
+	Where string
 	// Notes are what was left out, and what is left to do.
 	Notes []string
 	// Err says why it cannot be imported.
@@ -86,7 +86,7 @@ func readExport(docs []any, o Options) ([]*Entry, error) {
 }
 
 func newEntry(place string) *Entry {
-	return &Entry{Place: place, Machine: &trivet.Machine{Meta: trivet.Meta{Kind: "Machine"}}}
+	return &Entry{Where: place, Machine: &trivet.Machine{Meta: trivet.Meta{Kind: "Machine"}}}
 }
 
 func (e *Entry) note(format string, args ...any) {
@@ -120,12 +120,12 @@ func markTwice(all []*Entry) {
 			e.fail("%s has the name %s, too", other, e.Machine.Name)
 			continue
 		}
-		names[e.Machine.Name] = e.Place
+		names[e.Machine.Name] = e.Where
 		for _, nic := range e.Machine.Spec.NICs {
 			if other, taken := ports[nic.MAC]; taken {
 				e.fail("%s has the MAC %s, too", other, nic.MAC)
 			}
-			ports[nic.MAC] = e.Place
+			ports[nic.MAC] = e.Where
 		}
 	}
 }

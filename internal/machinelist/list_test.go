@@ -36,7 +36,7 @@ func lines(t testing.TB, list []*Entry) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.WriteString(e.Place + ": " + strings.TrimPrefix(string(text), `{"kind":"Machine",`) + "\n")
+		b.WriteString(e.Where + ": " + strings.TrimPrefix(string(text), `{"kind":"Machine",`) + "\n")
 		for _, n := range e.Notes {
 			b.WriteString("  " + n + "\n")
 		}

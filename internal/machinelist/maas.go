@@ -54,11 +54,11 @@ func readMAAS(list []any, o Options) (all []*Entry, err error) {
 	for i, value := range list {
 		e, m := newEntry(fmt.Sprint("machine ", i+1)), maasMachine{}
 		if err := decode(value, &m); err != nil {
-			return nil, fmt.Errorf("%s: %w", e.Place, err)
+			return nil, fmt.Errorf("%s: %w", e.Where, err)
 		}
 		if m.SystemID == "" {
 			return nil, fmt.Errorf("%w: %s has no system_id: the list is not one of MAAS, as \"maas PROFILE machines read\" "+
-				"prints it", trivet.ErrInvalid, e.Place)
+				"prints it", trivet.ErrInvalid, e.Where)
 		}
 		m.fill(e, o)
 		all = append(all, e)

@@ -44,7 +44,7 @@ type bareMetalHost struct {
 	} `json:"status"`
 }
 
-// freeStates are the states of a host that nobody uses.
+// freeStates are the states of a host that no one uses.
 var freeStates = map[string]bool{"": true, "unmanaged": true, "registering": true, "inspecting": true, "preparing": true,
 	"available": true, "ready": true}
 

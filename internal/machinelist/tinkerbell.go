@@ -2,8 +2,7 @@ package machinelist
 
 import (
 	"cmp"
-	"net"
-	"strconv"
+	"fmt"
 	"strings"
 )
 
@@ -95,8 +94,11 @@ func fillTinkerbell(e *Entry, l *located, bmcs map[string]tinkerbellBMC, o Optio
 		protocol, c.Port = "redfish", c.Options.Redfish.Port
 	}
 	address := c.Host
+	if strings.Contains(address, ":") { // of IPv6
+		address = "[" + strings.Trim(address, "[]") + "]"
+	}
 	if c.Port != 0 {
-		address = net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
+		address = fmt.Sprintf("%s:%d", address, c.Port)
 	}
 	e.bmc(address, protocol, cmp.Or(o.Secret, strings.ToLower(c.Secret.Name)))
 	e.secretNotes(c.Insecure)
