@@ -72,7 +72,7 @@ func Archive(dir string) (io.ReadCloser, error) {
 // layoutFiles returns the files of a layout.
 func layoutFiles(dir string) (names []string, err error) {
 	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || name != "oci-layout" && name != "index.json" && !strings.HasPrefix(name, "blobs/") {
+		if err != nil || d.IsDir() || !isOfLayout(name) {
 			return err
 		}
 		info, err := d.Info()
@@ -86,6 +86,11 @@ func layoutFiles(dir string) (names []string, err error) {
 		return err
 	})
 	return names, err
+}
+
+// isOfLayout reports whether a layout may have a file of this name, or a link.
+func isOfLayout(name string) bool {
+	return name == "oci-layout" || name == "index.json" || name == "blobs" || strings.HasPrefix(name, "blobs/")
 }
 
 func writeLayout(out io.Writer, dir string, names []string) error {

@@ -82,6 +82,9 @@ func TestCheckRefuses(t *testing.T) {
 			}
 			return err
 		}, "cp -rL"},
+		"a link to all blobs": {"", func(dir string, _ []string) error {
+			return errors.Join(os.Rename(dir+"/blobs", dir+"/elsewhere"), os.Symlink(dir+"/elsewhere", dir+"/blobs"))
+		}, "cp -rL"},
 	} {
 		dir := writtenLayout(t, "arm64")
 		blobs, err := filepath.Glob(dir + "/blobs/sha256/*")
