@@ -20,6 +20,10 @@ import (
 // script plays one connection after another: frames as "event@id name", then the end.
 func script(t *testing.T, asked *counter, connections ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" { // a probe is no connection of the watch
+			refuse(w, trivet.ErrUnavailable)
+			return
+		}
 		n := asked.add(r.URL.Query().Get("from"))
 		if n > len(connections) {
 			<-r.Context().Done()

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -38,6 +39,7 @@ import (
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/storetest"
+	"github.com/trivet-project/trivet/internal/testhead"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -137,7 +139,8 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	return h
 }
 
-func (h *head) listen() { h.serve("127.0.0.1:0") }
+// listen serves at an address where no other program takes the port while it is down.
+func (h *head) listen() { h.serve(testhead.NewAddress() + ":0") }
 
 // listenAgain serves at the head's previous address.
 func (h *head) listenAgain() { h.serve(strings.TrimPrefix(h.url, "https://")) }
@@ -148,7 +151,8 @@ func (h *head) serve(addr string) {
 	mux := http.NewServeMux()
 	mux.Handle("/", h.handler)
 	mux.Handle(peer.Prefix, h.peers)
-	s := &http.Server{Handler: mux, TLSConfig: h.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} },
+	host := must(netip.ParseAddrPort(l.Addr().String()))(h.t).Addr().String()
+	s := &http.Server{Handler: mux, TLSConfig: h.keys.CA.ServerCert(func() []string { return []string{host} },
 		time.Now).TLS(),
 		MaxHeaderBytes: api.MaxHeader, ErrorLog: log.New(io.Discard, "", 0)}
 	h.server = s

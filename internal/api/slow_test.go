@@ -110,7 +110,7 @@ func TestUnreadListEnds(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	h.handler.SetUnsent(2 * api.SendBytes)
-	h.handler.SetWriteTimeout(5 * time.Second)
+	h.handler.SetWriteTimeout(20 * time.Second)
 	h.fillPage()
 	_, one := h.unread(wholePage)
 	_, two := h.unread(wholePage)

@@ -79,7 +79,7 @@ func TestFetchFailsOver(t *testing.T) {
 				})
 			})
 			bad := serve(t, s, c.head)
-			got, err := (&Fetcher{StallTimeout: 300 * time.Millisecond}).all(t, ref, bad, good)
+			got, err := (&Fetcher{StallTimeout: time.Second}).all(t, ref, bad, good)
 			if err != nil || !bytes.Equal(got, content) {
 				t.Fatalf("%d bytes, %v", len(got), err)
 			}

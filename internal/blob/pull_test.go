@@ -21,7 +21,7 @@ import (
 func newTestPuller(t testing.TB, s *Store, urls ...string) *Puller {
 	t.Helper()
 	p := NewPuller(s, PullConfig{
-		Locate: at(urls...), StallTimeout: 300 * time.Millisecond, Pause: time.Millisecond, Timeout: time.Millisecond,
+		Locate: at(urls...), StallTimeout: time.Second, Pause: time.Millisecond, Timeout: time.Millisecond,
 	})
 	t.Cleanup(p.Close)
 	return p
@@ -162,7 +162,7 @@ func TestPullGivesUp(t *testing.T) {
 			s := open(t, Options{})
 			heads := []string{serve(t, origin, c.head)}
 			p := NewPuller(s, PullConfig{
-				StallTimeout: 300 * time.Millisecond, Pause: time.Millisecond, Timeout: time.Millisecond,
+				StallTimeout: time.Second, Pause: time.Millisecond, Timeout: time.Millisecond,
 				Locate: func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) {
 					return ref, heads, nil
 				},

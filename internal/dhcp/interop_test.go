@@ -172,7 +172,7 @@ func TestAcquire(t *testing.T) {
 	}
 	lease.Server = netip.MustParseAddr("10.99.0.99") // no host: any server may renew the lease
 	again, err = inNamespace(n.pid, func() (*Lease, error) {
-		return Extend(t.Context(), "client", ClientConfig{Timeout: 50 * time.Millisecond, Attempts: 2}, lease)
+		return Extend(t.Context(), "client", ClientConfig{Timeout: 50 * time.Millisecond, Attempts: 5}, lease)
 	})
 	if err != nil || again.Address != lease.Address || again.Server != testServer {
 		t.Fatalf("extended %+v, %v", again, err)

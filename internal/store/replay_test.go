@@ -125,9 +125,9 @@ func TestReplayOutlastsItsCaller(t *testing.T) {
 	link.held.Store(&held)
 	begun := link.begun.Load()
 	ctx, cancel := context.WithCancel(t.Context())
-	expired, cancelExpired := context.WithTimeout(ctx, 200*time.Millisecond)
+	expired, cancelExpired := context.WithTimeout(ctx, 2*time.Second)
 	defer cancelExpired()
-	time.AfterFunc(500*time.Millisecond, func() { close(held) })
+	time.AfterFunc(3*time.Second, func() { close(held) })
 	w := h.Watch(first)
 	if events, err := w.Next(expired); err != nil || len(events) != 1 || w.Revision() != second {
 		t.Errorf("%d events up to %d, %v; want one at %d", len(events), w.Revision(), err, second)

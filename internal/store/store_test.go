@@ -1,10 +1,12 @@
 package store_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -34,6 +36,7 @@ func newHead(client *clientv3.Client, opts store.Options) *head {
 	if opts.Cipher == nil {
 		opts.Cipher = storetest.Cipher()
 	}
+	opts.Timeout = cmp.Or(opts.Timeout, 15*time.Second) // many of these tests run at the same time, with -race
 	s := store.New(client, opts)
 	return &head{Store: s, machines: store.NewTable(s,
 		store.Index[trivet.Machine]{Name: "rack", Keys: func(m *trivet.Machine) []string {

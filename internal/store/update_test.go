@@ -69,7 +69,8 @@ func TestUnknownIsNotUnavailable(t *testing.T) {
 	}
 	leaderless = nil
 	link.cut(false)
-	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Put(machine("m1", "")) })
+	slow := open(t, m.Client(), store.Options{}) // not within 200 ms
+	slow.must(t, func(tx *store.Tx) error { return slow.machines.In(tx).Put(machine("m1", "")) })
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := h.Update(ended, create); !errors.Is(err, trivet.ErrUnavailable) {

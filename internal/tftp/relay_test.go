@@ -177,7 +177,7 @@ func TestPacketFromAnotherPort(t *testing.T) {
 // A client that asks again from another port begins another transfer; the first is left to time out.
 func TestClientChangesPort(t *testing.T) {
 	want := pattern(1000)
-	server := serve(t, &Server{Open: files(map[string][]byte{"f": want}), Timeout: 2 * time.Millisecond, Retries: 1},
+	server := serve(t, &Server{Open: files(map[string][]byte{"f": want}), Timeout: 500 * time.Millisecond, Retries: 1},
 		"127.0.0.1:0")
 	old := newPeer(t)
 	old.send(server.addr, request{name: "f"}.append(nil))

@@ -300,7 +300,7 @@ func terminalMode(t *testing.T, f *os.File) unix.Termios {
 func (h *head) collectConsole(cfg bmc.Config) {
 	h.Helper()
 	h.addBMC(cfg)
-	h.Apply("kind: Template\nname: t\nspec:\n  limits: {dhcp: {timeout: 3s, retries: 0}}\n" +
+	h.Apply("kind: Template\nname: t\nspec:\n  limits: {dhcp: {timeout: 10s, retries: 0}}\n" +
 		"  actions: [{name: one, use: noop}]\n")
 	if _, err := client.Of[trivet.Machine](h.Client(timeout)).Patch(h.Context(), "m1",
 		[]byte(`{"spec":{"bmc":{"console":true}}}`), 0); err != nil {
