@@ -38,6 +38,14 @@ type MachineSpec struct {
 	Cordoned bool `json:"cordoned,omitempty"`
 }
 
+// Arch returns the architecture of the machine, as it was found, or as the record has it; empty: it is not known.
+func (m *Machine) Arch() string {
+	if m.Status.Inventory != nil && m.Status.Inventory.Arch != "" {
+		return m.Status.Inventory.Arch
+	}
+	return m.Spec.Arch
+}
+
 // NIC is a network port.
 type NIC struct {
 	MAC string `json:"mac"` // lower case, colons; the list's key

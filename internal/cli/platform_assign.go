@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -73,11 +74,11 @@ func (a *app) assignPlatform(ctx context.Context, name string, machines []string
 	if to.platform, err = platformOrDefault(ctx, cl, name); err != nil {
 		return err
 	}
-	if err := a.verifyPlatform(ctx, cl, to.platform, force); err != nil {
-		return err
-	}
 	targets, missing, err := selectMachines(ctx, cl, machines, labels)
 	if err != nil {
+		return err
+	}
+	if err := a.verifyPlatform(ctx, cl, to.platform, force); err != nil {
 		return err
 	}
 	for _, err := range missing {
@@ -126,7 +127,8 @@ func selectMachines(ctx context.Context, cl *client.Client, names []string, labe
 		}
 		return all, nil, err
 	}
-	for _, name := range names {
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		m, err := machines.Get(ctx, name)
 		switch {
 		case errors.Is(err, trivet.ErrNotFound):
@@ -146,17 +148,17 @@ func (a *app) assignOne(ctx context.Context, cl *client.Client, m *trivet.Machin
 	if to.own {
 		want = to.platform.Name
 	}
-	if inv := m.Status.Inventory; inv != nil && inv.Arch != "" && inv.Arch != to.platform.Spec.Arch {
+	if arch := m.Arch(); arch != "" && arch != to.platform.Spec.Arch {
 		return &trivet.Error{Op: "assign platform", Kind: "Machine", Name: m.Name,
-			Err: fmt.Errorf("%w: the machine is %s, and platform %s is for %s", trivet.ErrConflict, inv.Arch,
+			Err: fmt.Errorf("%w: the machine is %s, and platform %s is for %s", trivet.ErrConflict, arch,
 				to.platform.Name, to.platform.Spec.Arch)}
 	}
 	text := "netboots platform " + to.platform.Name
 	if !to.own {
-		text += ", the default of the site"
+		text += ", the default of the site,"
 	}
 	if m.Spec.Platform == want {
-		fmt.Fprintf(a.Out, "machine/%s unchanged: it %s\n", m.Name, text)
+		fmt.Fprintf(a.Out, "machine/%s unchanged: it %s\n", m.Name, strings.TrimSuffix(text, ","))
 		return nil
 	}
 	var value any // null removes the field
@@ -181,14 +183,23 @@ func (a *app) verifyPlatform(ctx context.Context, cl *client.Client, p *trivet.P
 	copies, err := a.collectCopies(func(result func(trivet.BlobCopy)) error {
 		return cl.CheckBlobs(ctx, trivet.BlobCheck{Digests: digests}, result)
 	})
-	if err != nil && !force {
-		return &trivet.Error{Op: "verify", Kind: "Platform", Name: p.Name, Err: err,
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case force:
+		fmt.Fprintf(a.Err, "trivet: warning: the copies of platform %s were not verified: %v\n", p.Name, err)
+		err = nil
+	case errors.Is(err, trivet.ErrNotFound):
+		err = &trivet.Error{Op: "verify", Kind: "Platform", Name: p.Name, Err: err,
 			Hint: "import it again: trivet platform import DIR --name " + p.Name}
 	}
+	if err != nil {
+		return err
+	}
 	for _, c := range copies {
+		noAnswer := c.State == trivet.CopyUnknown && c.Digest == "" // a head that does not respond
 		switch {
 		case !c.Bad():
-		case c.State == trivet.CopyUnknown || force:
+		case noAnswer || force:
 			fmt.Fprintf(a.Err, "trivet: warning: the copy of platform %s on %s is %s: %s\n", p.Name, printable(c.Head),
 				printable(string(c.State)), printable(c.Problem))
 		default:

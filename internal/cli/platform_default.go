@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -76,15 +77,23 @@ func (a *app) warnOfOtherArch(ctx context.Context, cl *client.Client, p *trivet.
 	if p.Spec.Arch == other {
 		other = "amd64"
 	}
-	all, _, err := client.Of[trivet.Machine](cl).List(ctx,
-		client.ListOptions{Fields: "spec.platform=,status.inventory.arch=" + other})
 	var names []string
-	for _, m := range all {
-		names = append(names, m.Name)
+	for _, field := range []string{"status.inventory.arch", "spec.arch"} {
+		all, _, err := client.Of[trivet.Machine](cl).List(ctx,
+			client.ListOptions{Fields: "spec.platform=," + field + "=" + other})
+		if err != nil {
+			return err
+		}
+		for _, m := range all {
+			if m.Arch() == other && !slices.Contains(names, m.Name) {
+				names = append(names, m.Name)
+			}
+		}
 	}
-	if len(all) > 0 {
-		fmt.Fprintf(a.Err, "trivet: warning: platform %s is for %s, and %d machines without a platform of their own are %s: "+
-			"%s\n  hint: trivet platform assign PLATFORM MACHINE...\n", p.Name, p.Spec.Arch, len(all), other, listed(names))
+	if len(names) > 0 {
+		fmt.Fprintf(a.Err, "trivet: warning: platform %s is for %s, and %s without a platform of their own are %s: %s\n"+
+			"  hint: trivet platform assign PLATFORM MACHINE...\n", p.Name, p.Spec.Arch, counted(len(names), "machine"),
+			other, listed(names))
 	}
-	return err
+	return nil
 }

@@ -160,7 +160,7 @@ func (a *app) platformRemove() *cobra.Command {
 			return a.removePlatforms(cmd.Context(), cl, names, force)
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "delete it also in use: machines that netboot it fail to boot then")
+	c.Flags().BoolVar(&force, "force", false, "delete it also in use: machines that netboot it fail then; set another default first")
 	return c
 }
 
@@ -204,7 +204,7 @@ func inUse(ctx context.Context, cl *client.Client, name string, refused error) e
 		hints = append(hints, "trivet platform set-default OTHER")
 	}
 	if n := len(uses[i].Machines); n > 0 {
-		by = append(by, fmt.Sprintf("the records of %d machines name it: %s", n, listed(uses[i].Machines)))
+		by = append(by, fmt.Sprintf("it is named by the records of %s: %s", counted(n, "machine"), listed(uses[i].Machines)))
 		hints = append(hints, "trivet platform assign OTHER MACHINE...")
 	}
 	return &trivet.Error{Op: "remove", Kind: "Platform", Name: name,

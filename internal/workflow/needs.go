@@ -40,10 +40,7 @@ func Needs(w *trivet.Workflow) (needs []Need) {
 
 // Lacks returns what a machine lacks of what a run needs, as far as its record shows; empty where that is nothing.
 func Lacks(m *trivet.Machine, needs []Need) string {
-	arch, inv := m.Spec.Arch, m.Status.Inventory
-	if inv != nil && inv.Arch != "" {
-		arch = inv.Arch
-	}
+	arch, inv := m.Arch(), m.Status.Inventory
 	for _, n := range needs {
 		if n.Arch != "" && arch != "" && n.Arch != arch {
 			return fmt.Sprintf("its architecture is not %s, that of image %s", n.Arch, n.Image)
