@@ -42,6 +42,11 @@ func (a *app) platformAssign() *cobra.Command {
 				}
 				name, args = args[0], args[1:]
 			}
+			if toDefault && len(args) > 0 {
+				if err := a.notAPlatform(cmd.Context(), args[0]); err != nil {
+					return err
+				}
+			}
 			if len(args) == 0 == (labels == "") {
 				return fmt.Errorf("%w: name machines, or select them by labels: -l canary=true", trivet.ErrInvalid)
 			}
@@ -52,6 +57,21 @@ func (a *app) platformAssign() *cobra.Command {
 	c.Flags().BoolVar(&toDefault, "default", false, "follow the default of the site")
 	c.Flags().BoolVar(&force, "force", false, "assign it also where a head has no good copy of it")
 	return c
+}
+
+// notAPlatform refuses the name of a platform in place of that of a machine.
+func (a *app) notAPlatform(ctx context.Context, name string) error {
+	cl, err := a.connect()
+	if err != nil {
+		return err
+	}
+	if _, err := client.Of[trivet.Machine](cl).Get(ctx, name); !errors.Is(err, trivet.ErrNotFound) {
+		return err
+	}
+	if _, err := client.Of[trivet.Platform](cl).Get(ctx, name); err != nil {
+		return nil // it is neither, which is said of it as of any other
+	}
+	return fmt.Errorf("%w: %s is a platform: name it, or --default, and not both", trivet.ErrInvalid, name)
 }
 
 // completeAssign completes a platform, if none is the default, and then machines.
@@ -111,7 +131,13 @@ func platformOrDefault(ctx context.Context, cl *client.Client, name string) (*tr
 			return nil, &trivet.Error{Op: "assign platform", Hint: "trivet platform set-default PLATFORM",
 				Err: fmt.Errorf("%w: the site has no default platform", trivet.ErrNotFound)}
 		}
-		name = site.Spec.Platform
+		p, err := client.Of[trivet.Platform](cl).Get(ctx, site.Spec.Platform)
+		if errors.Is(err, trivet.ErrNotFound) {
+			err = &trivet.Error{Op: "read", Kind: "Platform", Name: site.Spec.Platform,
+				Hint: "it is the default of the site: trivet platform set-default PLATFORM",
+				Err:  trivet.ErrNotFound}
+		}
+		return p, err
 	}
 	return client.Of[trivet.Platform](cl).Get(ctx, name)
 }
@@ -127,8 +153,10 @@ func selectMachines(ctx context.Context, cl *client.Client, names []string, labe
 		}
 		return all, nil, err
 	}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
 		m, err := machines.Get(ctx, name)
 		switch {
 		case errors.Is(err, trivet.ErrNotFound):

@@ -91,9 +91,8 @@ func (a *app) warnOfOtherArch(ctx context.Context, cl *client.Client, p *trivet.
 		}
 	}
 	if len(names) > 0 {
-		fmt.Fprintf(a.Err, "trivet: warning: platform %s is for %s, and %s without a platform of their own are %s: %s\n"+
-			"  hint: trivet platform assign PLATFORM MACHINE...\n", p.Name, p.Spec.Arch, counted(len(names), "machine"),
-			other, listed(names))
+		fmt.Fprintf(a.Err, "trivet: warning: platform %s is for %s; these machines without a platform of their own are "+
+			"%s: %s\n  hint: trivet platform assign PLATFORM MACHINE...\n", p.Name, p.Spec.Arch, other, listed(names))
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ type platformUse struct {
 	Default bool `json:"default"`
 	// Machines are those whose records name it.
 	Machines []string `json:"machines"`
-	// FailedWith are the machines that failed with it since one succeeded.
+	// FailedWith are the machines whose agents did not start with it since one succeeded: at most the first two.
 	FailedWith []string `json:"failedWith,omitempty"`
 }
 
@@ -160,7 +160,8 @@ func (a *app) platformRemove() *cobra.Command {
 			return a.removePlatforms(cmd.Context(), cl, names, force)
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "delete it also in use: machines that netboot it fail then; set another default first")
+	c.Flags().BoolVar(&force, "force", false,
+		"delete it also in use: machines that netboot it fail then; set another default first")
 	return c
 }
 
