@@ -69,7 +69,7 @@ func (a *app) notAPlatform(ctx context.Context, name string) error {
 		return err
 	}
 	if _, err := client.Of[trivet.Platform](cl).Get(ctx, name); err != nil {
-		return nil // it is neither, which is said of it as of any other
+		return nil // it is neither, which is reported as for any other name
 	}
 	return fmt.Errorf("%w: %s is a platform: name it, or --default, and not both", trivet.ErrInvalid, name)
 }
