@@ -155,8 +155,8 @@ func (a *app) importAll(ctx context.Context, cl *client.Client, list []*machinel
 	for i, e := range list {
 		done, err := importMachine(ctx, cl.Kind(info).DryRun(dryRun), e.Machine)
 		if err != nil && ctx.Err() != nil {
-			return a.interrupted(ctx, err, "interrupted at machine/%s, %d of %d; run the same command again to import the "+
-				"rest", e.Machine.Name, i+1, len(list))
+			return a.interrupted(ctx, err, "interrupted at machine/%s, %d of %d; run the same command again to import "+
+				"the rest", e.Machine.Name, i+1, len(list))
 		}
 		if err != nil {
 			failed++
@@ -189,21 +189,15 @@ func importMachine(ctx context.Context, kind client.Kind, m *trivet.Machine) (do
 	if err != nil {
 		return "", err
 	}
-	if sameSpec(old.(*trivet.Machine), m) {
+	is, errIs := desired(old)
+	want, errWant := desired(m)
+	if err := errors.Join(errIs, errWant); err != nil {
+		return "", err
+	}
+	if is == want {
 		return "unchanged", nil
 	}
 	return "", &trivet.Error{Op: "import", Kind: "Machine", Name: m.Name,
 		Err:  fmt.Errorf("%w: it exists already, and is not as the list has it", trivet.ErrExists),
 		Hint: "to change it, write the list as records, and apply those: trivet machine import FILE -o yaml"}
-}
-
-// sameSpec reports whether two machines have the same labels and spec.
-func sameSpec(x, y *trivet.Machine) bool {
-	type wanted struct {
-		Labels map[string]string
-		Spec   trivet.MachineSpec
-	}
-	a, errA := json.Marshal(wanted{x.Labels, x.Spec})
-	b, errB := json.Marshal(wanted{y.Labels, y.Spec})
-	return errA == nil && errB == nil && bytes.Equal(a, b)
 }

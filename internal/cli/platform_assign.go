@@ -42,11 +42,6 @@ func (a *app) platformAssign() *cobra.Command {
 				}
 				name, args = args[0], args[1:]
 			}
-			if toDefault && len(args) > 0 {
-				if err := a.notAPlatform(cmd.Context(), args[0]); err != nil {
-					return err
-				}
-			}
 			if len(args) == 0 == (labels == "") {
 				return fmt.Errorf("%w: name machines, or select them by labels: -l canary=true", trivet.ErrInvalid)
 			}
@@ -60,11 +55,7 @@ func (a *app) platformAssign() *cobra.Command {
 }
 
 // notAPlatform refuses the name of a platform in place of that of a machine.
-func (a *app) notAPlatform(ctx context.Context, name string) error {
-	cl, err := a.connect()
-	if err != nil {
-		return err
-	}
+func notAPlatform(ctx context.Context, cl *client.Client, name string) error {
 	if _, err := client.Of[trivet.Machine](cl).Get(ctx, name); !errors.Is(err, trivet.ErrNotFound) {
 		return err
 	}
@@ -91,6 +82,11 @@ func (a *app) assignPlatform(ctx context.Context, name string, machines []string
 		return err
 	}
 	to := assignment{own: name != ""}
+	if !to.own && len(machines) > 0 {
+		if err := notAPlatform(ctx, cl, machines[0]); err != nil {
+			return err
+		}
+	}
 	if to.platform, err = platformOrDefault(ctx, cl, name); err != nil {
 		return err
 	}
@@ -145,29 +141,24 @@ func platformOrDefault(ctx context.Context, cl *client.Client, name string) (*tr
 // selectMachines returns the machines that are named, with the errors of those that do not exist, or those with labels.
 func selectMachines(ctx context.Context, cl *client.Client, names []string, labels string) (
 	all []*trivet.Machine, missing []error, err error) {
-	machines := client.Of[trivet.Machine](cl)
-	if labels != "" {
-		all, _, err = machines.List(ctx, client.ListOptions{Labels: labels})
-		if err == nil && len(all) == 0 {
-			err = fmt.Errorf("%w: no machine has the labels %s", trivet.ErrNotFound, labels)
-		}
-		return all, nil, err
+	info, err := trivet.LookupKind("Machine")
+	if err != nil {
+		return nil, nil, err
 	}
-	for i, name := range names {
-		if slices.Contains(names[:i], name) {
-			continue
-		}
-		m, err := machines.Get(ctx, name)
-		switch {
-		case errors.Is(err, trivet.ErrNotFound):
-			missing = append(missing, err)
-		case err != nil:
-			return nil, nil, err
-		default:
-			all = append(all, m)
+	var once []string
+	for _, name := range names {
+		if !slices.Contains(once, name) {
+			once = append(once, name)
 		}
 	}
-	return all, missing, nil
+	list, missing, err := read(ctx, cl.Kind(info), once, client.ListOptions{Labels: labels})
+	if err == nil && labels != "" && len(list) == 0 {
+		err = fmt.Errorf("%w: no machine has the labels %s", trivet.ErrNotFound, labels)
+	}
+	for _, f := range list {
+		all = append(all, f.record.(*trivet.Machine))
+	}
+	return all, missing, err
 }
 
 // assignOne writes the assignment into the record of a machine.

@@ -168,9 +168,24 @@ func TestCheckAfterAFailedWipe(t *testing.T) {
 
 // An agent of a release that has no test does not test: the machine boots again.
 func TestCheckByAFormerAgent(t *testing.T) {
-	r := newRack(t)
-	r.releasing("")
-	r.AgentUp = func(string, int64) bool { return true }
-	m := r.on("accept check")
-	m.want("releasing:booting")
+	for release, want := range map[trivet.Release]string{
+		trivet.CurrentRelease: "releasing:running", "0.3.0": "releasing:booting", "": "releasing:booting",
+	} {
+		r := newRack(t)
+		r.releasing("")
+		r.AgentUp = func(string, int64) bool { return true }
+		m := r.on("accept boot")
+		r.write(func(tx *store.Tx) error {
+			rec, err := r.Machines.In(tx).Get(m.name)
+			if err != nil {
+				return err
+			}
+			rec.Status.AgentRelease = release
+			return r.Machines.In(tx).Put(rec)
+		})
+		r.must(m.do("check"))
+		if got := m.releaseState(); got != want {
+			t.Errorf("a check with an agent of release %q: %s, want %s", release, got, want)
+		}
+	}
 }

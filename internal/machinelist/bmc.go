@@ -16,8 +16,8 @@ var (
 		"irmc": true}
 )
 
-// bmc sets the BMC by an address such as "ipmi://10.0.0.1", "redfish://bmc1/redfish/v1/Systems/1" or "10.0.0.1:623". That
-// of an address without a driver is protocol.
+// bmc sets the BMC by an address such as "ipmi://10.0.0.1", "redfish://bmc1/redfish/v1/Systems/1" or "10.0.0.1:623".
+// That of an address without a driver is protocol.
 func (e *Entry) bmc(address, protocol, secret string) {
 	if address == "" {
 		return

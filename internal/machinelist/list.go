@@ -1,8 +1,8 @@
 // Package machinelist reads lists of machines: CSV files, and the exports of MAAS, Tinkerbell and Metal3. It is pure.
 //
 // Of each machine it takes what a Machine record has: its name, ports, BMC, disk, architecture, place and labels. What
-// has no place there is a note, and so is what a person still has to do. A machine that the other tool uses, or may use,
-// is cordoned, so that no provision overwrites it.
+// has no place there is a note, and so is what a person still has to do. A machine that the other tool uses, or may
+// use, is cordoned, so that no provision overwrites it.
 package machinelist
 
 import (

@@ -45,8 +45,8 @@ type bareMetalHost struct {
 }
 
 // freeStates are the states of a host that no one uses.
-var freeStates = map[string]bool{"": true, "unmanaged": true, "registering": true, "inspecting": true, "preparing": true,
-	"available": true, "ready": true}
+var freeStates = map[string]bool{"": true, "unmanaged": true, "registering": true, "inspecting": true,
+	"preparing": true, "available": true, "ready": true}
 
 func fillMetal3(e *Entry, l *located, o Options) error {
 	var h bareMetalHost

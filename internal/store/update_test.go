@@ -69,8 +69,12 @@ func TestUnknownIsNotUnavailable(t *testing.T) {
 	}
 	leaderless = nil
 	link.cut(false)
-	slow := open(t, m.Client(), store.Options{}) // not within 200 ms
-	slow.must(t, func(tx *store.Tx) error { return slow.machines.In(tx).Put(machine("m1", "")) })
+	long, cancelLong := context.WithTimeout(t.Context(), 15*time.Second) // a commit may take more than 200 ms
+	defer cancelLong()
+	_, err = h.Update(long, func(tx *store.Tx) error { return h.machines.In(tx).Put(machine("m1", "")) })
+	if err != nil {
+		t.Fatal(err)
+	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := h.Update(ended, create); !errors.Is(err, trivet.ErrUnavailable) {

@@ -53,7 +53,7 @@ func TestLogsArriveWholeAndInOrder(t *testing.T) {
 	})
 }
 
-// The last logs after an outage are sent at once: the machine does not wait for them for long before its memory is lost.
+// The last logs after an outage are sent at once: the machine does not wait for long before its memory is lost.
 func TestFlushEndsThePauseAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHead()
