@@ -70,3 +70,18 @@ func (c *Client) QueuePlace(ctx context.Context, project, provision string) (*tr
 	}
 	return &q.Items[0], nil
 }
+
+// Render returns the run that a provision would start on the machine that it names. Nothing is stored or started.
+func (c *Client) Render(ctx context.Context, project string, req trivet.RenderRequest) (*trivet.Rendered, error) {
+	if err := trivet.ValidateProject(project); err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(req)
+	if err != nil {
+		return nil, err
+	}
+	var out trivet.Rendered
+	path := "/v1/projects/" + url.PathEscape(project) + "/provisions/render"
+	_, err = c.json(ctx, call{method: http.MethodPost, path: path, body: body}, &out)
+	return &out, err
+}

@@ -97,6 +97,7 @@ const routeAccess = `
 	operator  /v1/platforms/{name}               DELETE PATCH PUT
 	operator  /v1/projects/{project}/provisions  POST
 	operator  /v1/projects/{project}/provisions/{name} DELETE PATCH PUT
+	operator  /v1/projects/{project}/provisions/render POST
 	operator  /v1/projects/{project}/provisions/{name}/pause POST
 	operator  /v1/projects/{project}/provisions/{name}/resume POST
 	operator  /v1/projects/{project}/provisions/{name}/replace POST

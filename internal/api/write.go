@@ -106,26 +106,31 @@ func (wr *writer) read() (trivet.Record, error) {
 	if err := apitypes.DecodeStrict(wr.body, rec); err != nil {
 		return nil, err
 	}
+	return rec, wr.adopt(rec)
+}
+
+// adopt checks what identifies a record of a request, and clears what only Trivet writes.
+func (wr *writer) adopt(rec trivet.Record) error {
 	head := rec.Header()
 	if head.Kind != "" && head.Kind != wr.info.Kind {
-		return nil, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("is %s; this URL is for %s records",
+		return &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("is %s; this URL is for %s records",
 			head.Kind, wr.info.Kind)}
 	}
 	if wr.name == "" {
 		wr.name = head.Name
 	}
 	if head.Name != wr.name && head.Name != "" {
-		return nil, &trivet.FieldError{Field: "name",
+		return &trivet.FieldError{Field: "name",
 			Problem: fmt.Sprintf("is %q, in the URL %q; a record cannot be renamed", head.Name, wr.name)}
 	}
 	if err := wr.checkProject(head.Project); err != nil {
-		return nil, err
+		return err
 	}
 	if status := reflect.ValueOf(rec).Elem().FieldByName("Status"); status.IsValid() {
 		status.SetZero()
 	}
 	head.Kind, head.Project, head.Name, head.Revision = wr.info.Kind, wr.project, wr.name, 0
-	return rec, trivet.ValidateLabels(head.Labels)
+	return trivet.ValidateLabels(head.Labels)
 }
 
 // checkProject compares the project that a record names, if any, with that of the URL.

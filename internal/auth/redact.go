@@ -22,12 +22,12 @@ func Redact(text string) string {
 	return agentForm.ReplaceAllString(text, "${1}"+hidden)
 }
 
-// secretWords are words in the names of headers and query parameters whose values are hidden.
-var secretWords = []string{"token", "secret", "password", "passwd", "signature", "credential", "authorization",
-	"cookie",
+// secretWords are words in the names of headers, parameters and variables whose values are hidden.
+var secretWords = []string{"token", "secret", "pass", "private", "signature", "credential", "authorization", "cookie",
 	"api-key", "apikey", "x-amz-security"}
 
-func isSecretName(name string) bool {
+// IsSecretName reports whether a value of this name may be secret.
+func IsSecretName(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range secretWords {
 		if strings.Contains(name, word) {
@@ -49,7 +49,7 @@ func RedactURL(u *url.URL) string {
 	for i, part := range parts {
 		raw, _, has := strings.Cut(part, "=")
 		name, err := url.QueryUnescape(raw)
-		if has && (err != nil || isSecretName(name)) {
+		if has && (err != nil || IsSecretName(name)) {
 			parts[i] = raw + "=" + hidden
 		}
 	}
@@ -62,7 +62,7 @@ func RedactHeader(h http.Header) http.Header {
 	c := h.Clone()
 	for name, values := range c {
 		for i, v := range values {
-			if isSecretName(name) {
+			if IsSecretName(name) {
 				scheme, _, _ := strings.Cut(v, " ")
 				values[i] = hidden
 				if strings.EqualFold(name, "Authorization") && scheme != v && len(scheme) < 32 {

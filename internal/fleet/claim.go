@@ -212,23 +212,30 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 	if err := claimable(m); err != nil {
 		return err
 	}
-	in, err := f.arriving(t, p, address)
+	in, network, err := f.begin(t, p, address)
 	if err != nil {
 		return err
 	}
-	network, err := f.networkFor(t, in, address)
-	if err != nil {
-		return err
-	}
-	w, limits, err := f.render(t, p, network)
-	if err != nil {
-		return err
-	}
-	err = f.startRun(t, w, limits)
-	if err := errors.Join(err, f.checkShared(t, p)); err != nil {
+	if err := f.checkShared(t, p); err != nil {
 		return err
 	}
 	return f.assign(t, p, in, network)
+}
+
+// begin renders the provision's template for the machine and starts the run.
+func (f *Fleet) begin(t *transition, p *trivet.Provision, address *addressing.Proposal) (in arrival,
+	network *trivet.RunNetwork, err error) {
+	if in, err = f.arriving(t, p, address); err != nil {
+		return in, nil, err
+	}
+	if network, err = f.networkFor(t, in, address); err != nil {
+		return in, nil, err
+	}
+	w, limits, err := f.render(t, p, network)
+	if err != nil {
+		return in, nil, err
+	}
+	return in, network, f.startRun(t, w, limits)
 }
 
 // assign makes the run that was started on the machine that of the provision, and the address that moves to it its own.

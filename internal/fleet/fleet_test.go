@@ -310,7 +310,7 @@ func TestRenderErrorFailsAtClaim(t *testing.T) {
 	})
 	r.must(r.Claim(t.Context(), "default/p"))
 	p, _ := r.Provisions.Get("default/p")
-	if p.Status.State != trivet.ProvisionFailed || !strings.Contains(p.Status.Reason, "image nope: not found") {
+	if p.Status.State != trivet.ProvisionFailed || !strings.Contains(p.Status.Reason, "names image nope, which does not exist") {
 		t.Errorf("the provision: %+v", p.Status)
 	}
 	if m := r.machine(); m.Status.State != trivet.MachineAvailable {

@@ -85,7 +85,7 @@ func TestImagesOfTheLibrary(t *testing.T) {
 	for _, c := range []struct{ parameter, want, why string }{
 		{"", "shared/os", ""},
 		{"blue/own", "own", ""},
-		{"own", "", "not found"},
+		{"own", "", "names image shared/own, which does not exist"},
 		{"green/os", "", "is in another project"},
 	} {
 		r := newRack(t)

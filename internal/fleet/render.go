@@ -94,8 +94,12 @@ func (f *Fleet) images(tx *store.Tx, p *trivet.Provision, t *trivet.Template, ac
 			continue
 		}
 		image, err := f.Images.In(tx).Get(full)
+		if errors.Is(err, trivet.ErrNotFound) {
+			return nil, &trivet.FieldError{Field: fmt.Sprintf("spec.actions[%d].with.image", i),
+				Problem: fmt.Sprintf("names image %s, which does not exist", name)}
+		}
 		if err != nil {
-			return nil, fmt.Errorf("spec.actions[%d].with.image: %w", i, err)
+			return nil, err
 		}
 		refs = append(refs, trivet.ImageRef{Name: name, ImageSpec: image.Spec})
 	}

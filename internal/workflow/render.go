@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // Data is what a template's texts can use. Everything in it is text or a list of texts: a template can loop over what
@@ -66,13 +69,24 @@ func parameters(t *trivet.Template, given map[string]string) (map[string]string,
 				Problem: "is missing; the template requires it"})
 		}
 	}
-	for name := range given {
-		if _, ok := params[name]; !ok && len(errs) == 0 {
+	declared := map[string]bool{}
+	for _, p := range t.Spec.Parameters {
+		declared[p.Name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !declared[name] {
 			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + name,
-				Problem: "is not a parameter of template " + t.Name})
+				Problem: "is not a parameter of template " + t.Name + suggestParameter(name, declared)})
 		}
 	}
 	return params, errors.Join(errs...)
+}
+
+func suggestParameter(name string, declared map[string]bool) string {
+	if len(declared) == 0 {
+		return ", which has none"
+	}
+	return apitypes.Suggest(name, declared)
 }
 
 // eachText rebuilds the actions with every text of their arguments replaced by the result of replace.

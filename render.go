@@ -1,0 +1,16 @@
+package trivet
+
+// RenderRequest asks for the run that a provision would start, which is neither stored nor started.
+type RenderRequest struct {
+	// Provision is that provision. It names its machine.
+	Provision Provision `json:"provision"`
+	// Template is used as if it had been applied before; nil: the stored one is used.
+	Template *Template `json:"template,omitempty"`
+}
+
+// Rendered is the run that a provision would start. What may be secret in it is hidden.
+type Rendered struct {
+	Workflow Workflow `json:"workflow"`
+	// Waits is why the provision would wait for its machine now; empty where it would claim it at once.
+	Waits string `json:"waits,omitempty"`
+}
