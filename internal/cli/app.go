@@ -83,7 +83,7 @@ func (a *app) commands() []*cobra.Command {
 	for group, list := range map[string][]*cobra.Command{
 		"machines": {a.provision(), a.scale(), a.pause(), a.resume(), a.retry(), a.replace(), a.logs(), a.console(), a.why(),
 			a.power(), a.accept(), a.quarantine(), a.check(), a.release(), a.models(), a.machine(),
-			a.image(), a.platform(), a.blob()},
+			a.template(), a.image(), a.platform(), a.blob()},
 		"records": {a.apply(), a.diff(), a.get(), a.describe(), a.explain(), a.label(), a.patch(), a.delete(),
 			a.watch(), a.wait()},
 		"cluster": {a.login(), a.contexts(), a.statusCommand(), a.head(), a.key(), a.backup(), a.recover(), a.notifier(),

@@ -77,13 +77,7 @@ func (a *app) provision() *cobra.Command {
 	c.Flags().IntVar(&f.count, "count", 0, "number of machines of the selector, each with a provision of its own")
 	c.Flags().IntVar(&f.maxInFlight, "max-in-flight", 0,
 		"provisions of --count that may wait for a machine or run at the same time (default: all)")
-	c.Flags().StringToStringVar(&f.params, "param", nil, "template parameters, name=value")
-	c.Flags().StringToStringVar(&f.labels, "label", nil, "labels of the provision")
-	c.Flags().StringVar(&f.hostname, "hostname", "", "host name of the installed system (default: the machine's name)")
-	c.Flags().StringArrayVar(&f.sshKeys, "ssh-key", nil,
-		"file with public SSH keys, as in authorized_keys; can be repeated")
-	c.Flags().StringVar(&f.userData, "user-data", "", "file with cloud-init user-data")
-	c.Flags().StringVar(&f.networkData, "network-data", "", "file with cloud-init network-config, version 2")
+	f.contentFlags(c)
 	c.Flags().BoolVar(&f.noWait, "no-wait", false, "create the provision and exit")
 	c.Flags().BoolVar(&f.watch, "watch", false, "watch an existing provision")
 	c.MarkFlagsMutuallyExclusive("watch", "no-wait")
@@ -94,6 +88,17 @@ func (a *app) provision() *cobra.Command {
 	return c
 }
 
+// contentFlags adds the flags for what is installed, whatever the machine.
+func (f *provisionFlags) contentFlags(c *cobra.Command) {
+	c.Flags().StringToStringVar(&f.params, "param", nil, "template parameters, name=value")
+	c.Flags().StringToStringVar(&f.labels, "label", nil, "labels of the provision")
+	c.Flags().StringVar(&f.hostname, "hostname", "", "host name of the installed system (default: the machine's name)")
+	c.Flags().StringArrayVar(&f.sshKeys, "ssh-key", nil,
+		"file with public SSH keys, as in authorized_keys; can be repeated")
+	c.Flags().StringVar(&f.userData, "user-data", "", "file with cloud-init user-data")
+	c.Flags().StringVar(&f.networkData, "network-data", "", "file with cloud-init network-config, version 2")
+}
+
 func (a *app) completeFlag(kind string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return a.names(cmd.Context(), kind, nil)
@@ -101,10 +106,9 @@ func (a *app) completeFlag(kind string) cobra.CompletionFunc {
 }
 
 func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string, f *provisionFlags) error {
-	p := &trivet.Provision{
-		Meta: trivet.Meta{Kind: "Provision", Name: name, Labels: f.labels},
-		Spec: trivet.ProvisionSpec{Template: f.template, Machine: f.machine, Selector: f.selector, Parameters: f.params,
-			Hostname: f.hostname},
+	p, err := f.record(name)
+	if err != nil {
+		return err
 	}
 	if cmd.Flags().Changed("alternatives") {
 		p.Spec.Alternatives = &f.alternatives
@@ -117,16 +121,6 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 		p.Spec.Count = &f.count
 	}
 	p.Spec.MaxInFlight = f.maxInFlight
-	var err error
-	if p.Spec.SSHKeys, err = readKeys(f.sshKeys); err != nil {
-		return err
-	}
-	if p.Spec.UserData, err = readText(f.userData); err != nil {
-		return err
-	}
-	if p.Spec.NetworkData, err = readText(f.networkData); err != nil {
-		return err
-	}
 	if err := p.Validate(); err != nil {
 		return fmt.Errorf("provision %s: %w", name, err)
 	}
@@ -142,6 +136,23 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 	}
 	fmt.Fprintf(a.Out, "provision/%s created\n", name)
 	return nil
+}
+
+// record returns the provision, with the contents of the files.
+func (f *provisionFlags) record(name string) (p *trivet.Provision, err error) {
+	p = &trivet.Provision{
+		Meta: trivet.Meta{Kind: "Provision", Name: name, Labels: f.labels},
+		Spec: trivet.ProvisionSpec{Template: f.template, Machine: f.machine, Selector: f.selector, Parameters: f.params,
+			Hostname: f.hostname},
+	}
+	if p.Spec.SSHKeys, err = readKeys(f.sshKeys); err != nil {
+		return nil, err
+	}
+	if p.Spec.UserData, err = readText(f.userData); err != nil {
+		return nil, err
+	}
+	p.Spec.NetworkData, err = readText(f.networkData)
+	return p, err
 }
 
 func readText(path string) (string, error) {
