@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -65,11 +64,11 @@ func (a *app) diffFiles(ctx context.Context, files []string) (status int, err er
 		if err != nil {
 			return 2, err
 		}
-		if text != "" {
-			status = max(status, 1)
-			fmt.Fprintf(a.Out, "%s would be %s\n", m.title(), done.verb)
-			io.WriteString(a.Out, text)
+		if done.old != nil && wouldNotChange(done.old, done.now, text) {
+			continue
 		}
+		status = max(status, 1)
+		fmt.Fprintf(a.Out, "%s would be %s\n%s", m.title(), done.verb, text)
 	}
 	return status, nil
 }
