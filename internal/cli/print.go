@@ -183,14 +183,19 @@ func showYAML(w io.Writer, raw []json.RawMessage, hideProject bool) error {
 // yamlOf converts JSON to YAML, in the same order, without the default project if that is to be hidden. A text with
 // control characters is quoted: it is printed escaped.
 func yamlOf(text json.RawMessage, hideProject bool) ([]byte, error) {
+	return yamlWithout(text, func(f yaml.MapItem) bool {
+		return hideProject && f.Key == "project" && f.Value == trivet.DefaultProject
+	})
+}
+
+// yamlWithout is yamlOf without some properties of the object.
+func yamlWithout(text json.RawMessage, hidden func(yaml.MapItem) bool) ([]byte, error) {
 	var v any
 	if err := yaml.UnmarshalWithOptions(text, &v, yaml.UseOrderedMap()); err != nil {
 		return nil, err
 	}
-	if fields, ok := v.(yaml.MapSlice); ok && hideProject {
-		v = slices.DeleteFunc(fields, func(f yaml.MapItem) bool {
-			return f.Key == "project" && f.Value == trivet.DefaultProject
-		})
+	if fields, ok := v.(yaml.MapSlice); ok {
+		v = slices.DeleteFunc(fields, hidden)
 	}
 	return yaml.MarshalWithOptions(v, yaml.CustomMarshaler(func(s string) ([]byte, error) {
 		if strings.ContainsFunc(s, func(r rune) bool { return isControl(r) && r != '\n' }) {

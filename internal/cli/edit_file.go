@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/trivet-project/trivet"
+)
+
+// editFile is the file of an edit: a header of comments, and the record.
+type editFile struct {
+	path   string // in a directory of its own, which has what the editor writes beside it, too
+	about  string // begins the header
+	before map[string]any
+	body   string // what is below the header
+	edited bool   // the body was changed at least once
+}
+
+// newEditFile writes a record as get -o yaml shows it, without its status.
+func newEditFile(info trivet.KindInfo, name string, raw json.RawMessage, hideProject bool) (*editFile, error) {
+	text, err := yamlWithout(raw, func(f yaml.MapItem) bool {
+		return f.Key == "status" || hideProject && f.Key == "project" && f.Value == trivet.DefaultProject
+	})
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "trivet-edit-")
+	if err != nil {
+		return nil, err
+	}
+	f := &editFile{path: filepath.Join(dir, name+".yaml"), body: string(text),
+		about: "Labels and spec of " + title(info, name) + " can be changed. Save the file, and leave the editor.\n" +
+			"Without a change, nothing is written. These lines are ignored.\n"}
+	if info.Kind == "Secret" {
+		f.about += "The values are hidden; those that you leave as they are stay.\n"
+	}
+	doc, err := f.parse(0)
+	if err == nil && doc == nil {
+		err = fmt.Errorf("%w: the record is no object", trivet.ErrInvalid)
+	}
+	if err == nil {
+		f.before, _ = doc.value.(map[string]any)
+		err = f.write(f.about)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.remove())
+	}
+	return f, nil
+}
+
+func (f *editFile) remove() error { return os.RemoveAll(filepath.Dir(f.path)) }
+
+// write writes the file with a header of these lines.
+func (f *editFile) write(header string) error {
+	return os.WriteFile(f.path, []byte(commented(header)+f.body), 0o600)
+}
+
+func commented(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.TrimRight("# "+line, " \n") + "\n")
+	}
+	return b.String()
+}
+
+// open runs the editor, and reports whether what is below the header has changed.
+func (f *editFile) open(a *app) (changed bool, err error) {
+	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
+	cmd := exec.Command("sh", "-c", editor+` "$1"`, "sh", f.path)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, a.screen, a.status
+	if err := cmd.Run(); err != nil {
+		return false, &trivet.Error{Op: "edit", Err: fmt.Errorf("editor %q: %w", editor, err),
+			Hint: "set VISUAL or EDITOR to the command of your editor"}
+	}
+	text, err := a.readFile(f.path)
+	if err != nil {
+		return false, err
+	}
+	body := string(text)
+	for strings.HasPrefix(body, "#") {
+		_, body, _ = strings.Cut(body, "\n")
+	}
+	changed = body != f.body
+	f.body, f.edited = body, f.edited || changed
+	return changed, nil
+}
+
+// parse returns the document below a header of so many lines; nil: it is empty.
+func (f *editFile) parse(header int) (*document, error) {
+	docs, err := parseYAML(filepath.Base(f.path), []byte(strings.Repeat("\n", header)+f.body))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(docs) > 1:
+		return nil, fmt.Errorf("%w: the file has %d records; one is edited", trivet.ErrInvalid, len(docs))
+	case len(docs) == 0:
+		return nil, nil
+	}
+	return docs[0], nil
+}
+
+// patch returns the merge patch of the edit; nil: nothing changes.
+func (f *editFile) patch() ([]byte, error) {
+	doc, err := f.parse(0)
+	if err != nil || doc == nil {
+		return nil, err
+	}
+	after, ok := doc.value.(map[string]any)
+	if !ok {
+		return nil, &trivet.FieldError{Field: "record", Problem: "must be an object with kind, name and spec"}
+	}
+	if err := onlyDesired(f.before, after); err != nil {
+		return nil, err
+	}
+	if reflect.DeepEqual(f.before, after) {
+		return nil, nil
+	}
+	if _, err := doc.manifest(); err != nil {
+		return nil, err
+	}
+	before, err := json.Marshal(f.before)
+	if err != nil {
+		return nil, err
+	}
+	return trivet.MergePatch(before, after)
+}
+
+// onlyDesired refuses changes of anything but labels and spec.
+func onlyDesired(before, after map[string]any) error {
+	names := maps.Clone(before)
+	maps.Copy(names, after)
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if name != "labels" && name != "spec" && !reflect.DeepEqual(before[name], after[name]) {
+			errs = append(errs, &trivet.FieldError{Field: name, Problem: "cannot be changed; labels and spec can"})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// refuse writes the file again, with why the edit is refused.
+func (f *editFile) refuse(err error) error {
+	header := func(lines int) string {
+		return f.about + "\nIt was refused:\n" + printableLines(f.locateBelow(lines, err).Error())
+	}
+	return f.write(header(strings.Count(header(0), "\n"))) // where the header ends decides which lines it names
+}
+
+// locate returns an error with the lines of the file that it is about.
+func (f *editFile) locate(err error) error {
+	text, readErr := os.ReadFile(f.path)
+	if readErr != nil {
+		return err
+	}
+	return f.locateBelow(strings.Count(strings.TrimSuffix(string(text), f.body), "\n"), err)
+}
+
+// locateBelow is locate for a file with a header of so many lines.
+func (f *editFile) locateBelow(header int, err error) error {
+	doc, parseErr := f.parse(header)
+	switch {
+	case parseErr != nil:
+		return parseErr
+	case doc == nil:
+		return err
+	}
+	return doc.locate(err)
+}
+
+// printableLines escapes control characters in the lines of a text, which ends with a line.
+func printableLines(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString("  " + printable(strings.TrimSuffix(line, "\n")) + "\n")
+	}
+	return b.String()
+}
