@@ -112,7 +112,7 @@ func Summary(spec *trivet.ProvisionSpec, c trivet.MemberCounts) (state trivet.Pr
 			"template, its parameters and the image before more machines are used; then delete the failed members, and "+
 			"others are created", c.Failed)
 	case c.Failed > 0:
-		return trivet.ProvisionFailed, fmt.Sprintf("%d of %d members have failed; for each that is deleted another "+
+		return trivet.ProvisionFailed, fmt.Sprintf("%d of %d members failed; for each that is deleted another "+
 			"one is created", c.Failed, c.Total())
 	}
 	return trivet.ProvisionSucceeded, ""

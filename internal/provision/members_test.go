@@ -73,7 +73,7 @@ func TestSummary(t *testing.T) {
 		{"one runs", 3, 0, counts(2, 1, 0, 0), trivet.ProvisionRunning, ""},
 		{"others follow", 3, 1, counts(0, 0, 1, 0), trivet.ProvisionRunning, ""},
 		{"all succeeded", 3, 1, counts(0, 0, 3, 0), trivet.ProvisionSucceeded, ""},
-		{"one failed", 3, 1, counts(0, 0, 2, 1), trivet.ProvisionFailed, "1 of 3 members have failed"},
+		{"one failed", 3, 1, counts(0, 0, 2, 1), trivet.ProvisionFailed, "1 of 3 members failed"},
 		{"too many failed", 9, 1, counts(0, 0, 0, 3), trivet.ProvisionFailed, "3 members have failed and none"},
 		{"none", 0, 1, counts(0, 0, 0, 0), trivet.ProvisionSucceeded, ""},
 		{"more than asked for", 1, 1, counts(0, 0, 3, 0), trivet.ProvisionSucceeded, ""},
