@@ -7,6 +7,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
+	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -17,6 +18,7 @@ type rendering struct {
 	caller    *caller
 	provision *trivet.Provision
 	template  *trivet.Template // nil: the stored one
+	preview   *fleet.Preview
 	mask      *runMask
 }
 
@@ -25,10 +27,13 @@ func (h *Handler) render(w http.ResponseWriter, r *http.Request, c *caller) erro
 	if err != nil {
 		return err
 	}
-	var out *trivet.Rendered
+	if rn.preview, err = h.Fleet.Preview(rn.provision); err != nil {
+		return err
+	}
+	var run *trivet.Workflow
 	_, err = h.group.Update(r.Context(), func(tx *store.Tx) error {
 		var err error
-		if out, err = rn.render(tx); err != nil {
+		if run, err = rn.render(tx); err != nil {
 			return err
 		}
 		return errDryRun
@@ -36,8 +41,8 @@ func (h *Handler) render(w http.ResponseWriter, r *http.Request, c *caller) erro
 	if !errors.Is(err, errDryRun) {
 		return rn.mask.hideInError(rn.provision.Spec.Template, err)
 	}
-	rn.mask.hideInRun(&out.Workflow.Spec)
-	return respond(w, http.StatusOK, out)
+	rn.mask.hideInRun(&run.Spec)
+	return respond(w, http.StatusOK, trivet.Rendered{Workflow: *run, Waits: rn.preview.Waits})
 }
 
 // readRendering reads the records of a request as they are read where they are written.
@@ -66,7 +71,8 @@ func (h *Handler) readRendering(w http.ResponseWriter, r *http.Request, c *calle
 			return nil, err
 		}
 	}
-	return &rendering{h, c, p, req.Template, newRunMask(p.Spec.Parameters)}, nil
+	return &rendering{Handler: h, caller: c, provision: p, template: req.Template, mask: newRunMask(p.Spec.Parameters)},
+		nil
 }
 
 // adopt checks what identifies a record of a request for something else, and clears what only Trivet writes.
@@ -82,7 +88,7 @@ func (h *Handler) adopt(project string, r trivet.Record) error {
 }
 
 // render is called within the transaction, and may run again.
-func (rn *rendering) render(tx *store.Tx) (*trivet.Rendered, error) {
+func (rn *rendering) render(tx *store.Tx) (*trivet.Workflow, error) {
 	if err := rn.applyTemplate(tx); err != nil {
 		return nil, err
 	}
@@ -98,11 +104,7 @@ func (rn *rendering) render(tx *store.Tx) (*trivet.Rendered, error) {
 		return nil, err
 	}
 	rn.mask.addDefaults(t)
-	run, waits, err := rn.Fleet.Preview(tx, p)
-	if err != nil {
-		return nil, err
-	}
-	return &trivet.Rendered{Workflow: *run, Waits: waits}, nil
+	return rn.preview.Run(tx, p)
 }
 
 // applyTemplate writes the template of the request, if any, into the transaction.
