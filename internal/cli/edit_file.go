@@ -74,15 +74,12 @@ func commented(text string) string {
 	return b.String()
 }
 
-// open runs the editor, and reports whether what is below the header has changed.
+// open runs the editor, and reports whether what is below the header has changed: also where the editor failed.
 func (f *editFile) open(a *app) (changed bool, err error) {
 	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
 	cmd := exec.Command("sh", "-c", editor+` "$1"`, "sh", f.path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, a.screen, a.status
-	if err := cmd.Run(); err != nil {
-		return false, &trivet.Error{Op: "edit", Err: fmt.Errorf("editor %q: %w", editor, err),
-			Hint: "set VISUAL or EDITOR to the command of your editor"}
-	}
+	failure := cmd.Run()
 	text, err := a.readFile(f.path)
 	if err != nil {
 		return false, err
@@ -93,6 +90,10 @@ func (f *editFile) open(a *app) (changed bool, err error) {
 	}
 	changed = body != f.body
 	f.body, f.edited = body, f.edited || changed
+	if failure != nil {
+		return changed, &trivet.Error{Op: "edit", Err: fmt.Errorf("editor %q: %w", editor, failure),
+			Hint: "set VISUAL or EDITOR to the command of your editor"}
+	}
 	return changed, nil
 }
 
