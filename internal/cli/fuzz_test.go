@@ -26,3 +26,36 @@ func FuzzReadManifest(f *testing.F) {
 		}
 	})
 }
+
+// Any edit results in a patch of labels and spec, in none, or in an ErrInvalid whose place can be shown.
+func FuzzEdit(f *testing.F) {
+	const read = "kind: Secret\nname: s\nlabels: {a: b}\nspec: {data: {user: sealed:hidden}}\n"
+	f.Add([]byte(read))
+	f.Add([]byte("kind: Secret\nname: s\nspec: {data: {user: x}, addresses: [10.0.0.0/24]}\n"))
+	f.Add([]byte("kind: Machine\nname: t\nstatus: {}\n---\n- a\n"))
+	f.Add([]byte("kind: Secret\nname: s\nlabels:\nspec: [\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file := &editFile{path: "s.yaml", body: read}
+		doc, err := file.parse(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.before, file.body = doc.value.(map[string]any), string(text)
+		patch, err := file.patch()
+		if err != nil {
+			if located := file.locateBelow(3, err); !errors.Is(located, trivet.ErrInvalid) {
+				t.Fatalf("%v is no ErrInvalid", located)
+			}
+			return
+		}
+		var fields map[string]any
+		if patch != nil && json.Unmarshal(patch, &fields) != nil {
+			t.Fatalf("%q", patch)
+		}
+		for name := range fields {
+			if name != "labels" && name != "spec" {
+				t.Fatalf("%q changes %s", patch, name)
+			}
+		}
+	})
+}
