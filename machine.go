@@ -276,6 +276,8 @@ func (m *Machine) checkNICs(p *problems) {
 		field := fmt.Sprintf("spec.nics[%d].", i)
 		mac, err := CanonicalMAC(nic.MAC)
 		switch {
+		case nic.MAC == "":
+			p.add(field+"mac", "is missing; write one such as 52:54:00:12:34:56")
 		case err != nil:
 			p.add(field+"mac", "%v", err)
 		case mac != nic.MAC:

@@ -98,8 +98,12 @@ func (n *Network) Validate() error {
 	var p problems
 	p.name(n.Name)
 	s := &n.Spec
-	if !s.CIDR.IsValid() || s.CIDR != s.CIDR.Masked() {
-		p.add("spec.cidr", "must be a subnet such as 10.0.0.0/24")
+	switch {
+	case !s.CIDR.IsValid():
+		p.add("spec.cidr", "is missing; write a subnet such as 10.0.0.0/24")
+		return p.err()
+	case s.CIDR != s.CIDR.Masked():
+		p.add("spec.cidr", "%s has bits set after its prefix; write %s", s.CIDR, s.CIDR.Masked())
 		return p.err()
 	}
 	if !s.CIDR.Addr().Is4() {

@@ -194,7 +194,8 @@ func (v *Provision) Validate() error {
 	p.max("spec.sshKeys", len(v.Spec.SSHKeys), 64)
 	for i, key := range v.Spec.SSHKeys {
 		if strings.ContainsAny(key, "\n\r") || len(key) > 16<<10 || len(strings.Fields(key)) < 2 {
-			p.add(fmt.Sprintf("spec.sshKeys[%d]", i), "is not one line of authorized_keys")
+			p.add(fmt.Sprintf("spec.sshKeys[%d]", i), "is not one line of authorized_keys; write the content of a file such as "+
+				"~/.ssh/id_ed25519.pub")
 		}
 	}
 	p.ref("spec.hostname", v.Spec.Hostname)

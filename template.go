@@ -78,7 +78,7 @@ func (t *Template) Validate() error {
 	p.max("spec.parameters", len(t.Spec.Parameters), 64)
 	for i, param := range t.Spec.Parameters {
 		if !wordForm.MatchString(param.Name) {
-			p.add(fmt.Sprintf("spec.parameters[%d].name", i), "%q must be a word", param.Name)
+			p.add(fmt.Sprintf("spec.parameters[%d].name", i), "%q must be a word of letters, digits, - and _", param.Name)
 		}
 	}
 	validateLimits(&p, "spec.limits", t.Spec.Limits)
@@ -99,6 +99,8 @@ func (t *Template) Validate() error {
 
 func (a *Action) validate(p *problems, field string) {
 	switch {
+	case a.Name == "":
+		p.add(field+".name", "is missing")
 	case !nameForm.MatchString(a.Name) || len(a.Name) > 63:
 		p.add(field+".name", "%q: use a-z, 0-9 and '-', at most 63", a.Name)
 	case IsBootStep(a.Name):

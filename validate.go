@@ -62,10 +62,15 @@ func (p *problems) clusterRef(field, name string) {
 }
 
 func (p *problems) oneOf(field, value string, allowed ...string) {
-	if !slices.Contains(allowed, value) {
-		named := slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" })
-		p.add(field, "%q must be one of %s", value, strings.Join(named, ", "))
+	if slices.Contains(allowed, value) {
+		return
 	}
+	named := slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" })
+	if value == "" {
+		p.add(field, "is missing; it is one of %s", strings.Join(named, ", "))
+		return
+	}
+	p.add(field, "%q must be one of %s", value, strings.Join(named, ", "))
 }
 
 func (p *problems) max(field string, n, limit int) {
@@ -90,8 +95,8 @@ func ValidateLabels(labels map[string]string) error {
 	for key, value := range labels {
 		switch {
 		case !labelForm.MatchString(key) || len(key) > 128:
-			errs = append(errs, &FieldError{Field: "labels",
-				Problem: fmt.Sprintf("%.40q: use letters, digits and - _ . / inside", key)})
+			errs = append(errs, &FieldError{Field: "labels." + key[:min(len(key), 128)],
+				Problem: "has a wrong key: use letters, digits, and - _ . / inside, at most 128"})
 		case strings.ContainsAny(value, ",=\n\r") || len(value) > 256:
 			errs = append(errs, &FieldError{Field: "labels." + key,
 				Problem: "must have at most 256 bytes, without comma, = and line breaks"})

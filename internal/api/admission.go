@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -48,7 +49,7 @@ func typedAdmission[P trivet.Record](admit func(c *change, old, next P) error) a
 // admit validates a record by itself and by its kind's admission.
 func (h *Handler) admit(c *change) error {
 	if c.new != nil {
-		if err := errors.Join(c.new.Validate(), c.admitReferences()); err != nil {
+		if err := errors.Join(c.validate(), c.admitReferences()); err != nil {
 			return c.named(err)
 		}
 	}
@@ -56,6 +57,25 @@ func (h *Handler) admit(c *change) error {
 		return c.named(admit(c))
 	}
 	return nil
+}
+
+// validate validates the record by itself. What an earlier release permitted may stay as it is.
+func (c *change) validate() error {
+	err := trivet.ValidateWritten(c.new)
+	if c.old == nil || err == nil || c.new.Validate() != nil {
+		return err
+	}
+	before := map[trivet.FieldError]bool{}
+	for _, fe := range apitypes.FieldErrors(trivet.ValidateWritten(c.old)) {
+		before[*fe] = true
+	}
+	var added []error
+	for _, fe := range apitypes.FieldErrors(err) {
+		if !before[*fe] {
+			added = append(added, fe)
+		}
+	}
+	return errors.Join(added...)
 }
 
 // named adds to an error which record was refused, where it does not say so itself.

@@ -37,6 +37,11 @@ func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 	if next == nil {
 		return errors.Join(h.Fleet.Leave(c.tx, old), h.Fleet.Release(c.tx, old))
 	}
+	if old == nil || !reflect.DeepEqual(old.Spec, next.Spec) {
+		if err := h.Fleet.CheckProvision(c.tx, next); err != nil {
+			return err
+		}
+	}
 	if old != nil && (old.Spec.Count != nil || next.Spec.Count != nil) {
 		return admitCount(old, next)
 	}

@@ -98,6 +98,16 @@ func errReferredTo(old trivet.Record, by []store.Referrer) error {
 		Err: fmt.Errorf("%w: %s", trivet.ErrConflict, text)}
 }
 
+// listCommand returns the command that lists the records of a kind beside the one with a full name.
+func listCommand(kind trivet.Kind, full string) string {
+	info, _ := trivet.LookupKind(string(kind))
+	text := "trivet get " + info.Plural
+	if project, _ := trivet.SplitName(full); project != "" && project != trivet.DefaultProject {
+		text += " -p " + project
+	}
+	return text
+}
+
 // admitReferences requires that the records exist that a new or changed record must refer to. The store compares
 // that they do.
 func (c *change) admitReferences() error {
@@ -106,13 +116,20 @@ func (c *change) admitReferences() error {
 			continue
 		}
 		for _, t := range ref.Targets(c.new) {
-			if _, err := c.tx.Record(ref.To, t.Name); errors.Is(err, trivet.ErrNotFound) {
-				return &trivet.FieldError{Field: ref.Field, Problem: fmt.Sprintf("names %s %s, which does not exist",
-					strings.ToLower(string(ref.To)), trivet.ShortName(t.Name))}
-			} else if err != nil {
+			if err := c.needRecord(ref.Field, ref.To, t.Name); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// needRecord requires that the record exists that a field names.
+func (c *change) needRecord(field string, kind trivet.Kind, full string) error {
+	_, err := c.tx.Record(kind, full)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("names %s %s, which does not exist; those that do: %s",
+			strings.ToLower(string(kind)), trivet.ShortName(full), listCommand(kind, full))}
+	}
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
+	"strings"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
@@ -21,6 +22,11 @@ func (h *Handler) admitMachine(c *change, old, next *trivet.Machine) error {
 	if old == nil {
 		// a machine that a person creates is accepted
 		next.Status = trivet.MachineStatus{State: trivet.MachineAvailable}
+	}
+	if p := next.Spec.Platform; p != "" && (old == nil || old.Spec.Platform != p) { // a former one may be deleted by force
+		if err := c.needRecord("spec.platform", "Platform", p); err != nil {
+			return err
+		}
 	}
 	if err := h.checkBMC(c, old, next); err != nil {
 		return err
@@ -53,6 +59,11 @@ func (h *Handler) checkBMC(c *change, old, next *trivet.Machine) error {
 	}
 	if err != nil {
 		return err
+	}
+	if strings.HasPrefix(b.Address, "http://") && !secret.Spec.Insecure {
+		return &trivet.FieldError{Field: "spec.bmc.address", Problem: fmt.Sprintf(
+			"%.100q has no TLS, so that anyone in between reads the password; write https://%s, or an admin sets "+
+				"spec.insecure of secret %s", b.Address, b.Host(), b.Secret)}
 	}
 	addr, err := netip.ParseAddr(b.Host())
 	isName := err != nil

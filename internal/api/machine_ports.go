@@ -3,8 +3,10 @@ package api
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/ipam"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
@@ -41,6 +43,9 @@ func (h *Handler) checkAddresses(tx *store.Tx, old, next *trivet.Machine) error 
 		if !nic.Address.IsValid() || old != nil && old.HasAddress(nic.Address) {
 			continue
 		}
+		if err := h.checkAddress(fmt.Sprintf("spec.nics[%d].address", i), nic.Address); err != nil {
+			return err
+		}
 		for _, other := range h.Fleet.Machines.In(tx).ListBy(state.ByAddress, nic.Address.String()) {
 			if other.Name == next.Name {
 				continue
@@ -49,6 +54,20 @@ func (h *Handler) checkAddresses(tx *store.Tx, old, next *trivet.Machine) error 
 				Hint: fmt.Sprintf("trivet describe machine %s; delete it, or take the address out of it", other.Name),
 				Err: fmt.Errorf("%w: spec.nics[%d].address %s belongs to machine %s", trivet.ErrExists, i, nic.Address,
 					other.Name)}
+		}
+	}
+	return nil
+}
+
+// checkAddress refuses a fixed address that no machine of its network may have, such as that of the gateway. It goes by
+// this head's copy: the transaction does not compare the networks.
+func (h *Handler) checkAddress(field string, a netip.Addr) error {
+	for _, p := range ipam.Enclosing(netip.PrefixFrom(a, a.BitLen())) {
+		for _, n := range h.Fleet.Networks.SharedBy(state.ByCIDR, p.String()) {
+			if !ipam.Usable(n, a) {
+				return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%s is the gateway or a server of network %s, or "+
+					"an end of its subnet %s; write another one", a, n.Name, n.Spec.CIDR)}
+			}
 		}
 	}
 	return nil

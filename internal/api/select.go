@@ -29,6 +29,10 @@ func parseSelector(param, text string) ([]term, error) {
 	var terms []term
 	for part := range strings.SplitSeq(text, ",") {
 		key, value, ok := strings.Cut(part, "=")
+		if strings.HasPrefix(value, "=") && param == "labels" {
+			return nil, &trivet.FieldError{Field: param, Problem: fmt.Sprintf("%.80q: write one =, as in %.40s%.40s", part,
+				key, value)}
+		}
 		key, not := strings.CutSuffix(key, "!")
 		if !ok || key == "" || len(terms) == maxTerms {
 			return nil, &trivet.FieldError{Field: param, Problem: fmt.Sprintf(

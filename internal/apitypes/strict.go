@@ -10,7 +10,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/trivet-project/trivet"
 )
@@ -114,12 +113,15 @@ func Join(path, key string) string {
 // Check compares a result of Parse with the type that it will be decoded into, and returns every property that is
 // unknown or has the wrong type.
 func Check(v any, t reflect.Type) error {
-	var c checker
+	c := checker{root: t}
 	c.check("", v, t)
 	return errors.Join(c.errs...)
 }
 
-type checker struct{ errs []error }
+type checker struct {
+	root reflect.Type
+	errs []error
+}
 
 func (c *checker) add(path, format string, args ...any) {
 	if path == "" {
@@ -202,7 +204,7 @@ func (c *checker) text(path string, v any, t reflect.Type) {
 		return
 	}
 	if err := reflect.New(t).Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(s)); err != nil {
-		c.add(path, "%s", strings.TrimPrefix(err.Error(), "parsing "))
+		c.add(path, "%s", textProblem(t, s, err))
 	}
 }
 
@@ -226,7 +228,7 @@ func (c *checker) object(path string, v any, t reflect.Type) {
 			c.check(Join(path, key), object[key], field.Type)
 			continue
 		}
-		c.add(Join(path, key), "is not known%s", Suggest(key, known))
+		c.add(Join(path, key), "is not known%s", c.suggest(path, key, known))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -102,7 +103,10 @@ func (a *app) commands() []*cobra.Command {
 func Execute(ctx context.Context, root *cobra.Command) int {
 	root.InitDefaultCompletionCmd()
 	setGroups(root)
-	err := root.ExecuteContext(ctx)
+	setUsage(root)
+	root.SetFlagErrorFunc(flagError)
+	command, err := root.ExecuteContextC(ctx)
+	err = usageError(command, err)
 	var exit ExitError
 	switch {
 	case err == nil:
@@ -170,10 +174,30 @@ func hintOf(err error) string {
 		return "see request " + p.RequestID + " in the head's log"
 	case errors.As(err, &p) && p.Hint != "":
 		return p.Hint
-	case errors.As(err, &own):
+	case errors.As(err, &own) && own.Hint != "":
 		return own.Hint
 	}
-	return ""
+	return listHint(err)
+}
+
+// notFound matches the end of what a head answers for a record that does not exist.
+var notFound = regexp.MustCompile(`\bget ([a-z]+) (\S+): not found$`)
+
+// listHint returns the command that lists what exists, in place of a record that does not.
+func listHint(err error) string {
+	m := notFound.FindStringSubmatch(err.Error())
+	if m == nil {
+		return ""
+	}
+	info, err := trivet.LookupKind(m[1])
+	if err != nil {
+		return ""
+	}
+	flag := ""
+	if project, _ := trivet.SplitName(m[2]); project != "" {
+		flag = " -p " + project
+	}
+	return "those that exist: trivet get " + info.Plural + flag
 }
 
 // connect returns a client of the selected cluster.
@@ -189,7 +213,7 @@ func (a *app) connect() (*client.Client, error) {
 
 // kind returns a client of the records of a kind, by any name of the kind.
 func (a *app) kind(name string) (client.Kind, error) {
-	info, err := trivet.LookupKind(name)
+	info, err := lookupKind(name)
 	if err != nil {
 		return client.Kind{}, err
 	}

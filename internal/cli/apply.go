@@ -37,6 +37,7 @@ func (a *app) apply() *cobra.Command {
 			return a.applyAll(cmd.Context(), cl, manifests, dryRun)
 		},
 	}
+	c.SuggestFor = []string{"create"}
 	c.Flags().StringArrayVarP(&files, "file", "f", nil, "file, directory or - for standard input; can be repeated")
 	c.Flags().BoolVar(&dryRun, "dry-run", false,
 		"validate the records on the server without writing them, and show what would change")
@@ -59,7 +60,7 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 		}
 		if err != nil {
 			failed = true
-			printError(a.Err, m.locate(err))
+			printError(a.Err, m.refused(err))
 			continue
 		}
 		text := ""

@@ -99,7 +99,7 @@ func (a *app) targets(args, files []string) ([]target, error) {
 		return nil, fmt.Errorf("%w: a kind and at least one name are required, such as: trivet delete machine m1",
 			trivet.ErrInvalid)
 	}
-	info, err := trivet.LookupKind(args[0])
+	info, err := lookupKind(args[0])
 	if err != nil {
 		return nil, err
 	}

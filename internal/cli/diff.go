@@ -57,7 +57,7 @@ func (a *app) diffFiles(ctx context.Context, files []string) (status int, err er
 		}
 		if err != nil {
 			status = 2
-			printError(a.Err, m.locate(err))
+			printError(a.Err, m.refused(err))
 			continue
 		}
 		text, err := done.difference()

@@ -49,6 +49,7 @@ func (a *app) get() *cobra.Command {
 			return a.getRecords(cmd.Context(), kind, args[1:], o)
 		},
 	}
+	c.SuggestFor = []string{"list", "show"}
 	selectFlags(c, &o.ListOptions)
 	c.Flags().BoolVarP(&o.follow, "watch", "w", false, "continue and show every change")
 	c.Flags().StringVar(&o.sortBy, "sort-by", "",

@@ -79,9 +79,7 @@ func (a *app) readList(file string, o machinelist.Options) ([]*machinelist.Entry
 	if err != nil {
 		return nil, err
 	}
-	if file == "-" {
-		file = "stdin"
-	}
+	file = shown(file)
 	docs, err := documents(file, text)
 	if err != nil {
 		return nil, err

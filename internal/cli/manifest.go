@@ -54,9 +54,10 @@ func (a *app) readManifests(paths []string) ([]*manifest, error) {
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%w: no records in %s", trivet.ErrInvalid, strings.Join(paths, ", "))
+		return nil, fmt.Errorf("%w: no records in %s; a record has kind, name and spec", trivet.ErrInvalid,
+			strings.Join(paths, ", "))
 	}
-	return all, nil
+	return all, a.checkTogether(all)
 }
 
 func expand(paths []string) ([]string, error) {
@@ -71,16 +72,30 @@ func expand(paths []string) ([]string, error) {
 		case !info.IsDir():
 			files = append(files, p)
 		default:
-			entries, err := os.ReadDir(p)
+			found, err := manifestsIn(p)
 			if err != nil {
 				return nil, err
 			}
-			for _, e := range entries {
-				if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) && !e.IsDir() {
-					files = append(files, filepath.Join(p, e.Name()))
-				}
-			}
+			files = append(files, found...)
 		}
+	}
+	return files, nil
+}
+
+// manifestsIn returns the manifests of a directory, of which there must be one.
+func manifestsIn(dir string) (files []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) && !e.IsDir() {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: %w: the directory has no *.yaml, *.yml or *.json; directories in it are not searched",
+			dir, trivet.ErrInvalid)
 	}
 	return files, nil
 }
@@ -97,14 +112,29 @@ func (a *app) readFile(path string) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(in, maxManifest+1))
 	if err == nil && len(text) > maxManifest {
-		err = fmt.Errorf("%s: %w: more than %d bytes", path, trivet.ErrTooLarge, maxManifest)
+		err = fmt.Errorf("%s: %w: more than %s; divide it into several files", path, trivet.ErrTooLarge,
+			bytesText(maxManifest))
 	}
-	return text, err
+	if err != nil {
+		return nil, err
+	}
+	return plainText(shown(path), text)
+}
+
+// shown is how messages name a file.
+func shown(path string) string {
+	if path == "-" {
+		return "stdin"
+	}
+	return path
 }
 
 func readManifest(file string, text []byte) ([]*manifest, error) {
-	if file == "-" {
-		file = "stdin"
+	file = shown(file)
+	if filepath.Ext(file) == ".json" {
+		if err := checkJSON(file, text); err != nil {
+			return nil, err
+		}
 	}
 	docs, err := parseYAML(file, text)
 	if err != nil {
@@ -147,7 +177,7 @@ func (d *document) manifest() (*manifest, error) {
 	if project := m.record.Header().Project; project != "" {
 		err = info.ValidateProject(project)
 	}
-	return m, errors.Join(err, m.record.Validate())
+	return m, errors.Join(err, trivet.ValidateWritten(m.record))
 }
 
 // kindOf returns the kind of a record in a file, which must match exactly.

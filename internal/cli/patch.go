@@ -27,7 +27,7 @@ func (a *app) patch() *cobra.Command {
 			"  trivet patch secret bmc - < bmc-patch.yaml",
 		Args: patchArgs, ValidArgsFunction: a.completeRecord,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			info, err := trivet.LookupKind(args[0])
+			info, err := lookupKind(args[0])
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // provisionFlags are the flags of trivet provision.
@@ -121,8 +123,11 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 		p.Spec.Count = &f.count
 	}
 	p.Spec.MaxInFlight = f.maxInFlight
-	if err := p.Validate(); err != nil {
-		return fmt.Errorf("provision %s: %w", name, err)
+	if err := trivet.ValidateWritten(p); err != nil {
+		return withFlags(name, err, f)
+	}
+	if err := checkMachine(cmd.Context(), cl, f.machine); err != nil {
+		return err
 	}
 	_, err = client.Of[trivet.Provision](cl).In(a.project()).Create(cmd.Context(), p)
 	if errors.Is(err, trivet.ErrExists) {
@@ -131,7 +136,7 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 				"trivet delete%[1]s provision %[2]s", a.flagText(), name)}
 	}
 	if err != nil {
-		return a.interrupted(cmd.Context(), err,
+		return a.interrupted(cmd.Context(), withFlags(name, err, f),
 			"interrupted; check whether the provision was created: trivet get%s provision %s", a.flagText(), name)
 	}
 	fmt.Fprintf(a.Out, "provision/%s created\n", name)
@@ -153,6 +158,43 @@ func (f *provisionFlags) record(name string) (p *trivet.Provision, err error) {
 	}
 	p.Spec.NetworkData, err = readText(f.networkData)
 	return p, err
+}
+
+// checkMachine refuses a machine that does not exist. A provision that is applied waits for it; a person who names one
+// here has mistyped it.
+func checkMachine(ctx context.Context, cl *client.Client, machine string) error {
+	if machine == "" {
+		return nil
+	}
+	_, err := client.Of[trivet.Machine](cl).Get(ctx, machine)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return &trivet.Error{Op: "provision", Kind: "Machine", Name: machine, Err: trivet.ErrNotFound,
+			Hint: "those that exist: trivet get machines"}
+	}
+	return err
+}
+
+// withFlags adds to an error of a provision's fields by which flags they are set.
+func withFlags(name string, err error, f *provisionFlags) error {
+	hint := ""
+	for _, fe := range apitypes.FieldErrors(err) {
+		switch missing := strings.HasPrefix(fe.Problem, "is missing"); {
+		case missing && fe.Field == "spec.template":
+			hint = "--template NAME; those that exist: trivet get templates"
+		case missing && fe.Field == "spec.selector":
+			hint = "--machine NAME, or --selector LABEL=VALUE; those that exist: trivet get machines"
+		case strings.HasPrefix(fe.Field, "spec.parameters."):
+			hint = "--param NAME=VALUE; what the template knows: trivet describe template " + f.template
+		}
+	}
+	var p *trivet.Problem
+	switch {
+	case !errors.As(err, &p):
+		return &trivet.Error{Op: "create", Kind: "Provision", Name: name, Err: err, Hint: hint}
+	case p.Hint == "":
+		p.Hint = hint
+	}
+	return err
 }
 
 func readText(path string) (string, error) {

@@ -25,7 +25,7 @@ func (a *app) scale() *cobra.Command {
 			"  trivet scale provision web --count 30 --max-in-flight 10",
 		Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeScale,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			info, err := trivet.LookupKind(args[0])
+			info, err := lookupKind(args[0])
 			if err != nil {
 				return err
 			}

@@ -32,7 +32,7 @@ func (a *app) wait() *cobra.Command {
 			"  trivet wait machine m1 --for delete",
 		Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			info, err := trivet.LookupKind(args[0])
+			info, err := lookupKind(args[0])
 			if err != nil {
 				return err
 			}

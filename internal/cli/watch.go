@@ -23,7 +23,7 @@ func (a *app) watch() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				for name := range strings.SplitSeq(args[0], ",") {
-					info, err := trivet.LookupKind(name)
+					info, err := lookupKind(name)
 					if err != nil {
 						return err
 					}

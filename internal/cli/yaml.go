@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,7 +134,22 @@ func place(file string, lines []string, err error) error {
 	if !errors.As(err, &at) || at.GetToken() == nil || at.GetToken().Position == nil {
 		return fmt.Errorf("%s: %w: %w", file, trivet.ErrInvalid, err)
 	}
-	return &placed{file, placeOf(at.GetToken()), at.GetMessage(), lines}
+	problem := at.GetMessage()
+	for _, h := range syntaxHints {
+		if strings.Contains(problem, h.problem) {
+			problem += "; " + h.write
+		}
+	}
+	return &placed{file, placeOf(at.GetToken()), problem, lines}
+}
+
+// syntaxHints is what to write, by a part of what the parser reports.
+var syntaxHints = []struct{ problem, write string }{
+	{"character '\t'", "indent with spaces, not tabs"},
+	{"non-map value", "write KEY: VALUE, with a space after the colon"},
+	{"value is not allowed in this context", "indent it as the lines that it belongs to"},
+	{"could not find flow map content", "put a text that begins with { in quotes"},
+	{"invalid header option", "put a text that begins with > or | in quotes, and remove what git writes at a conflict"},
 }
 
 func placeOf(t *token.Token) position { return position{t.Position.Line, t.Position.Column} }
@@ -207,6 +223,9 @@ func (c *converter) scalar(n ast.Node) (any, error) {
 
 func (c *converter) mapping(path string, pairs []*ast.MappingValueNode, depth int) (any, error) {
 	object := map[string]any{}
+	if _, known := c.doc.at[path]; !known && len(pairs) > 0 { // an element of a list
+		c.doc.at[path] = placeOf(pairs[0].Key.GetToken())
+	}
 	for _, pair := range pairs {
 		if pair.Key.IsMergeKey() {
 			return nil, c.fail(pair.Key, "merge keys (<<) are not supported; write the properties out")
@@ -240,6 +259,20 @@ func (d *document) locate(err error) error {
 		errs = append(errs, p)
 	}
 	return errors.Join(errs...)
+}
+
+// fieldName matches how messages name a field.
+var fieldName = regexp.MustCompile(`\b(spec|labels)\.[A-Za-z0-9_.\[\]]*[A-Za-z0-9\]]`)
+
+// refused returns an error of the head with a position in the file: that of its fields, or of the one that its message
+// names, or of the record.
+func (d *document) refused(err error) error {
+	var p *trivet.Problem
+	if len(apitypes.FieldErrors(err)) > 0 || !errors.As(err, &p) {
+		return d.locate(err)
+	}
+	at := d.find(cmp.Or(fieldName.FindString(p.Message), "name"))
+	return fmt.Errorf("%s:%d:%d: %w", d.file, at.line, at.column, err)
 }
 
 func (d *document) find(path string) position {

@@ -148,10 +148,12 @@ func (p *plan) has(a netip.Addr) bool {
 	return slices.ContainsFunc(p.ranges, func(r trivet.Range) bool { return !a.Less(r.From) && !r.To.Less(a) })
 }
 
-// usable excludes addresses that no machine may have: the network's, its broadcast address, its gateway and
-// servers.
-func (p *plan) usable(a netip.Addr) bool {
-	s := &p.network.Spec
+func (p *plan) usable(a netip.Addr) bool { return Usable(p.network, a) }
+
+// Usable excludes addresses of a network that no machine may have: the network's, its broadcast address, its gateway
+// and servers.
+func Usable(n *trivet.Network, a netip.Addr) bool {
+	s := &n.Spec
 	if !a.Is4() || !s.CIDR.Contains(a) || a == s.Gateway || slices.Contains(s.DNS, a) || slices.Contains(s.NTP, a) {
 		return false
 	}

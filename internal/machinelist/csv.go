@@ -66,6 +66,10 @@ func readCSV(text []byte, o Options) (all []*Entry, err error) {
 		if errors.Is(err, io.EOF) {
 			return all, nil
 		}
+		if errors.Is(err, csv.ErrFieldCount) {
+			return nil, fmt.Errorf("%w: %w, %d, where the first line names %d columns", trivet.ErrInvalid, err, len(cells),
+				len(head))
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
 		}
@@ -115,6 +119,9 @@ func readRow(place string, set []func(*row, string), cells []string, o Options) 
 			address = r.addresses[i]
 		}
 		r.entry.port(mac, address)
+	}
+	if r.protocol != "ipmi" && r.protocol != "redfish" {
+		r.entry.fail("bmc-protocol is %.40q; write ipmi or redfish", r.protocol)
 	}
 	r.entry.bmc(r.bmc, r.protocol, r.secret)
 	return r.entry

@@ -102,7 +102,7 @@ func (e *Entry) fail(format string, args ...any) {
 // finish validates the machine.
 func (e *Entry) finish() {
 	if e.Err == nil {
-		e.Err = errors.Join(e.Machine.Validate(), trivet.ValidateLabels(e.Machine.Labels))
+		e.Err = errors.Join(trivet.ValidateWritten(e.Machine), trivet.ValidateLabels(e.Machine.Labels))
 	}
 	if e.Err == nil && len(e.Machine.Spec.NICs) == 0 {
 		e.note("it has no port with a MAC: Trivet cannot recognise it when it boots")

@@ -179,7 +179,8 @@ func lookUp(path []string, declared map[string]bool) string {
 			t = f.Type
 		case reflect.Map:
 			if path[0] == "Params" && !declared[name] {
-				return fmt.Sprintf("uses .Params.%s, which is not a parameter of the template", name)
+				return fmt.Sprintf("uses .Params.%s, which is not a parameter of the template%s", name,
+					suggestParameter(name, declared))
 			}
 			t = t.Elem()
 		default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -55,10 +56,11 @@ func Render(t *trivet.Template, data Data) ([]trivet.Action, error) {
 
 // parameters returns the provision's values, and the defaults of those that it leaves out.
 func parameters(t *trivet.Template, given map[string]string) (map[string]string, error) {
-	params := map[string]string{}
+	params, known := map[string]string{}, map[string]bool{}
 	var errs []error
 	for _, p := range t.Spec.Parameters {
 		value, ok := given[p.Name]
+		known[p.Name] = true
 		switch {
 		case ok:
 			params[p.Name] = value
@@ -66,27 +68,49 @@ func parameters(t *trivet.Template, given map[string]string) (map[string]string,
 			params[p.Name] = *p.Default
 		default:
 			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + p.Name,
-				Problem: "is missing; the template requires it"})
+				Problem: fmt.Sprintf("is missing; template %s requires it", t.Name)})
 		}
 	}
-	declared := map[string]bool{}
-	for _, p := range t.Spec.Parameters {
-		declared[p.Name] = true
-	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if !declared[name] {
+		if !known[name] {
 			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + name,
-				Problem: "is not a parameter of template " + t.Name + suggestParameter(name, declared)})
+				Problem: "is not a parameter of template " + t.Name + suggestParameter(name, known)})
 		}
 	}
 	return params, errors.Join(errs...)
 }
 
-func suggestParameter(name string, declared map[string]bool) string {
-	if len(declared) == 0 {
-		return ", which has none"
+func suggestParameter(name string, known map[string]bool) string {
+	if len(known) == 0 {
+		return "; it has none: they are in its spec.parameters"
 	}
-	return apitypes.Suggest(name, declared)
+	return apitypes.Suggest(name, known)
+}
+
+// CheckParameters returns an error if a provision's values are not those of the template's parameters.
+func CheckParameters(t *trivet.Template, given map[string]string) error {
+	_, err := parameters(t, given)
+	return err
+}
+
+// NamedImages returns the images that the actions name, as far as the parameters decide that, not the machine.
+func NamedImages(t *trivet.Template, given map[string]string) (names []string) {
+	params, err := parameters(t, given)
+	if err != nil {
+		return nil
+	}
+	for _, a := range t.Spec.Actions {
+		name, ok := a.With["image"].(string)
+		if !ok || slices.ContainsFunc([]string{".Machine", ".Network", ".Provision"},
+			func(fact string) bool { return strings.Contains(name, fact) }) {
+			continue
+		}
+		name, err := renderText("image", name, Data{Params: params}, &budget{left: MaxWork})
+		if err == nil && name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // eachText rebuilds the actions with every text of their arguments replaced by the result of replace.
@@ -183,5 +207,10 @@ func plain(field string, err error) string {
 	if !ours {
 		return text
 	}
+	if m := noFunction.FindStringSubmatch(text); m != nil {
+		text += apitypes.Suggest(m[1], callable)
+	}
 	return "is wrong at line " + strings.Replace(text, fmt.Sprintf("executing %q ", field), "", 1)
 }
+
+var noFunction = regexp.MustCompile(`function "([A-Za-z0-9_]+)" not defined$`)

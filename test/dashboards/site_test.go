@@ -24,8 +24,8 @@ type site struct {
 	cl    *client.Client
 }
 
-// What is provisioned: two waves of machines, one machine that does not boot and is replaced, a provision that lacks
-// a parameter, and one for which there is no machine.
+// What is provisioned: two waves of machines, one machine that does not boot and is replaced, a provision whose machine
+// is in no network that its template could use, and one for which there is no machine.
 const (
 	wave   = 4
 	active = 2*wave + 1
@@ -55,8 +55,7 @@ spec:
 kind: Template
 name: asks
 spec:
-  parameters: [{name: answer}]
-  actions: [{name: seed, use: seed}, {name: reboot, use: reboot}]
+  actions: [{name: gateway, use: file, with: {path: /etc/gateway, content: "{{.Network.Gateway}}"}}]
 ---
 kind: Provision
 name: queued

@@ -1,0 +1,127 @@
+package trivet
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ValidateWritten validates a record that a client writes. It knows rules that came after the first release, which
+// [Record.Validate] does not: a record that breaks one may be in the store, and heads must still be able to write its
+// status.
+func ValidateWritten(r Record) error {
+	var p problems
+	switch r := r.(type) {
+	case *Machine:
+		r.validateWritten(&p)
+	case *Network:
+		r.validateWritten(&p)
+	case *Template:
+		r.validateWritten(&p)
+	case *Provision:
+		r.validateWritten(&p)
+	}
+	return errors.Join(r.Validate(), p.err())
+}
+
+func (m *Machine) validateWritten(p *problems) {
+	b := m.Spec.BMC
+	if b == nil || b.Address == "" {
+		return
+	}
+	const field = "spec.bmc.address"
+	address := b.Address
+	if scheme, rest, isURL := strings.Cut(address, "://"); isURL {
+		u, err := url.Parse(address)
+		switch {
+		case b.Protocol != "redfish":
+			p.add(field, "%.100q is a URL, which is for protocol redfish; write %.100s", address, b.Host())
+			return
+		case scheme != "https" && scheme != "http" || err != nil || u.User != nil || u.RawQuery+u.Fragment != "":
+			p.add(field, "%.100q must be a URL of a host and a path, such as https://10.0.8.9/redfish/v1/Systems/1",
+				address)
+			return
+		}
+		address, _, _ = strings.Cut(rest, "/")
+	}
+	p.hostPort(field, address)
+}
+
+var bmcHost = regexp.MustCompile(`^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$`)
+
+// hostPort validates a host, or host:port.
+func (p *problems) hostPort(field, text string) {
+	if _, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+		return
+	}
+	if to, err := netip.ParseAddrPort(text); err == nil && to.Port() > 0 {
+		return
+	}
+	host, port, hasPort := strings.Cut(text, ":")
+	if n, err := strconv.ParseUint(port, 10, 16); hasPort && (err != nil || n == 0) || !bmcHost.MatchString(host) {
+		p.add(field,
+			"%.100q is no host; write an address or a name, and a port from 1 to 65535 after a colon if needed", text)
+	}
+}
+
+// onlyIPv4 refuses other addresses of servers: DHCP announces no other.
+func (p *problems) onlyIPv4(field string, list []netip.Addr) {
+	for i, a := range list {
+		if !a.Is4() {
+			p.add(fmt.Sprintf("%s[%d]", field, i), "%s is not an IPv4 address, which DHCP announces", a)
+		}
+	}
+}
+
+func (n *Network) validateWritten(p *problems) {
+	s := &n.Spec
+	p.onlyIPv4("spec.dns", s.DNS)
+	p.onlyIPv4("spec.ntp", s.NTP)
+	if s.Domain != "" && !domainForm.MatchString(s.Domain) {
+		p.add("spec.domain", "%.80q is no DNS domain; write one such as lab.example.org", s.Domain)
+	}
+	for i, r := range s.Ranges {
+		for j, before := range s.Ranges[:i] {
+			if r.From.IsValid() && r.To.IsValid() && before.From.IsValid() && before.To.IsValid() &&
+				!r.To.Less(before.From) && !before.To.Less(r.From) {
+				p.add(fmt.Sprintf("spec.ranges[%d]", i), "%s to %s overlaps spec.ranges[%d], %s to %s", r.From, r.To, j,
+					before.From, before.To)
+			}
+		}
+	}
+}
+
+var domainForm = regexp.MustCompile(`^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?(\.|$))+$`)
+
+func (t *Template) validateWritten(p *problems) {
+	for i, param := range t.Spec.Parameters {
+		if slices.ContainsFunc(t.Spec.Parameters[:i], func(o Parameter) bool { return o.Name == param.Name }) {
+			p.add(fmt.Sprintf("spec.parameters[%d].name", i), "%q appears twice", param.Name)
+		}
+	}
+}
+
+func (v *Provision) validateWritten(p *problems) {
+	if v.Spec.Machine != "" && len(v.Spec.Selector) > 0 {
+		p.add("spec.selector", "excludes spec.machine, which names the machine; write one of them")
+	}
+	if err := ValidateLabels(v.Spec.Selector); err != nil {
+		p.add("spec.selector", "no machine can have these labels: %v", err)
+	}
+	for i, key := range v.Spec.SSHKeys {
+		if words := strings.Fields(key); len(words) > 1 && !slices.ContainsFunc(words, isKeyType) {
+			p.add(fmt.Sprintf("spec.sshKeys[%d]", i), "has no type of a key; write the content of a file such as "+
+				"~/.ssh/id_ed25519.pub")
+		}
+	}
+}
+
+// isKeyType reports whether a word of authorized_keys is the type of a key.
+func isKeyType(word string) bool {
+	return strings.HasPrefix(word, "ssh-") || strings.HasPrefix(word, "ecdsa-") || strings.HasPrefix(word, "sk-")
+}
