@@ -18,11 +18,18 @@ type Pruned struct {
 	Unreadable []string `json:"unreadable"`
 }
 
-// Prune keeps the newest complete backups of each cluster at a location, keep of each, and those that are damaged. It
-// removes the other ones, and the contents of blobs that none of the remaining ones has.
-func Prune(ctx context.Context, in Location, keep int) (p Pruned, err error) {
-	if keep < 1 {
-		return p, &trivet.FieldError{Field: "--keep", Problem: fmt.Sprintf("is %d; at least 1", keep)}
+// Keep is which backups Prune keeps.
+type Keep struct {
+	Newest  int    // how many complete ones of each cluster
+	Cluster string // all of other clusters; empty: none
+	Name    string // this one, too
+}
+
+// Prune keeps the newest complete backups of each cluster at a location, and those that are damaged. It removes the
+// other ones, and the contents of blobs that none of the remaining ones has.
+func Prune(ctx context.Context, in Location, keep Keep) (p Pruned, err error) {
+	if keep.Newest < 1 {
+		return p, &trivet.FieldError{Field: "--keep", Problem: fmt.Sprintf("is %d; at least 1", keep.Newest)}
 	}
 	err = withLock(ctx, in, false, func(from place, w writer) error {
 		all, err := list(ctx, from)
@@ -40,12 +47,14 @@ func Prune(ctx context.Context, in Location, keep int) (p Pruned, err error) {
 }
 
 // choose decides which backups are removed, and returns the digits of the blobs that the other ones need.
-func (p *Pruned) choose(all []Entry, keep int) (needed map[string]bool) {
+func (p *Pruned) choose(all []Entry, keep Keep) (needed map[string]bool) {
 	needed = map[string]bool{}
 	kept := map[string]int{}
 	for _, e := range all { // the newest first
 		if e.State == Complete {
-			if kept[e.Cluster]++; kept[e.Cluster] > keep {
+			kept[e.Cluster]++
+			other := keep.Cluster != "" && e.Cluster != keep.Cluster
+			if kept[e.Cluster] > keep.Newest && !other && e.Name != keep.Name {
 				p.Removed = append(p.Removed, e.Name)
 				continue
 			}

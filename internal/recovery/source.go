@@ -150,10 +150,13 @@ func macOf(keys *auth.Keys) archive.MAC {
 // Size returns the size of the file.
 func (b *Backup) Size() int64 { return int64(len(b.head)) + b.Keys.Bytes + b.Store.Bytes }
 
-// WriteTo writes the file.
-func (b *Backup) WriteTo(w io.Writer) (int64, error) {
-	return io.Copy(w, io.MultiReader(bytes.NewReader(b.head), bytes.NewReader(b.keys), b.store.File))
+// Reader reads the file, once.
+func (b *Backup) Reader() io.Reader {
+	return io.MultiReader(bytes.NewReader(b.head), bytes.NewReader(b.keys), b.store.File)
 }
+
+// WriteTo writes the file, in place of Reader.
+func (b *Backup) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, b.Reader()) }
 
 // Close releases what the backup uses. Another one may be made then.
 func (b *Backup) Close() {
