@@ -24,6 +24,10 @@ func (s *Source) site(view trivet.Cluster) trivet.StatusFacts {
 		f.Notifiers = append(f.Notifiers, trivet.NotifierFacts{Name: n.Name, State: n.Status.State,
 			Reason: n.Status.Reason})
 	}
+	for b := range s.Tables.Schedules.AllShared() {
+		f.Schedules = append(f.Schedules, trivet.ScheduleFacts{Name: b.Name, State: b.Status.State,
+			Reason: b.Status.Reason})
+	}
 	return f
 }
 

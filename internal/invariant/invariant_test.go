@@ -198,6 +198,10 @@ func TestInvariants(t *testing.T) {
 			"warning backups: no backup is recorded | trivet backup create"}},
 		{"an old backup", func(f *trivet.StatusFacts) { f.Backups.Created.Made = now.AddDate(0, 0, -5) }, []string{
 			"warning backups: the last backup is 5 days old | trivet backup create"}},
+		{"a schedule fails", func(f *trivet.StatusFacts) {
+			f.Schedules = []trivet.ScheduleFacts{{Name: "nightly", State: trivet.BackupFailing, Reason: "no bucket"},
+				{Name: "hourly", State: trivet.BackupActive}}
+		}, []string{"warning backups: the backups of schedule nightly fail: no bucket | trivet describe backupschedule"}},
 		{"an old proof", func(f *trivet.StatusFacts) { f.Backups.Verified.Made = now.AddDate(0, 0, -9) }, []string{
 			"warning backups: the last backup that is proven to be restorable is 9 days old | trivet backup verify"}},
 		{"overdue runs", func(f *trivet.StatusFacts) {

@@ -15,7 +15,7 @@ const (
 	maxVerified = 8 * 24 * time.Hour
 )
 
-// backups: there is a recent backup, and a recent one is proven to be restorable.
+// backups: there is a recent backup, a recent one is proven to be restorable, and no schedule fails.
 func backups(f *trivet.StatusFacts, r *result) {
 	const remedy, page = "trivet backup create --to DIR --blobs", " (docs/backup.md)"
 	b := f.Backups
@@ -28,6 +28,13 @@ func backups(f *trivet.StatusFacts, r *result) {
 		r.warn(remedy+page, "no backup is recorded")
 	case f.Time.Sub(b.Created.Made) > maxCreated:
 		r.warn(remedy+page, "the last backup is %s old", age(f.Time.Sub(b.Created.Made)))
+	}
+	failing := slices.DeleteFunc(slices.Clone(f.Schedules), func(s trivet.ScheduleFacts) bool {
+		return s.State != trivet.BackupFailing
+	})
+	slices.SortFunc(failing, func(a, b trivet.ScheduleFacts) int { return strings.Compare(a.Name, b.Name) })
+	for _, s := range failing {
+		r.warn("trivet describe backupschedule "+s.Name, "the backups of schedule %s fail%s", s.Name, because(s.Reason))
 	}
 	prove := "trivet backup verify BACKUP --key FILE" + page
 	switch {

@@ -58,6 +58,8 @@ type Config struct {
 	Shared     []netip.Prefix
 	// PowerCommands is the directory of the programs of machines whose spec.bmc.protocol is exec.
 	PowerCommands string
+	// BackupDir is the directory that the directories of scheduled backups are below; empty: none.
+	BackupDir string
 	// IPXEDir has iPXE's programs; empty: Debian's.
 	IPXEDir string
 	Log     *slog.Logger
