@@ -158,6 +158,9 @@ type ScheduleFacts struct {
 	Name   string              `json:"name"`
 	State  BackupScheduleState `json:"state"`
 	Reason string              `json:"reason,omitempty"`
+	// Suspended: it makes none. Overdue is for how long the next one, which is proven, is late; 0: it is not.
+	Suspended bool     `json:"suspended,omitempty"`
+	Overdue   Duration `json:"overdue,omitempty"`
 }
 
 // BackupStatus is what the commands of backups reported.

@@ -19,6 +19,8 @@ type BackupScheduleSpec struct {
 	Every Duration `json:"every"`
 	// Keep is how many backups are kept: older ones are removed after each new one. 0: 14.
 	Keep int `json:"keep,omitempty"`
+	// Suspend: no backups are made. A recovery of the cluster sets it.
+	Suspend bool `json:"suspend,omitempty"`
 	// Blobs saves the contents of images and platforms, too.
 	Blobs bool `json:"blobs,omitempty"`
 	// Directory is the name of a directory below that of --backup-dir of the heads, which should be on a disk that all
@@ -62,9 +64,10 @@ type BackupScheduleStatus struct {
 	// Generation is the spec's that the state is of. A change of the spec makes a backup at once.
 	Generation int64        `json:"generation,omitempty"`
 	Head       string       `json:"head,omitempty"`     // the head that made the last attempt
+	Running    bool         `json:"running,omitempty"`  // that attempt has not ended, unless the head is lost
 	Last       *BackupEvent `json:"last,omitempty"`     // the last backup that was made and proven
 	Next       time.Time    `json:"next,omitzero"`      // when the next attempt is due
-	Failures   int          `json:"failures,omitempty"` // attempts that failed since the last success
+	Failures   int          `json:"failures,omitempty"` // attempts since the last success, with the one that is running
 	Events     int64        `json:"events,omitempty"`   // counts the events of this record
 }
 

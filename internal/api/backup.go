@@ -69,7 +69,7 @@ func (h *Handler) backup(w http.ResponseWriter, r *http.Request, rt route, c *ca
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), maxBackupTime)
 	defer cancel()
-	b, err := h.Backups.Begin(ctx, req.Contents)
+	b, err := h.Backups.Begin(ctx, req.Contents, "")
 	if err != nil {
 		return err
 	}

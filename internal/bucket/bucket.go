@@ -42,6 +42,7 @@ type Bucket struct {
 	api    *minio.Core
 	name   string
 	prefix string // "", or with a slash at its end
+	record bool   // a record names the server
 }
 
 // Bounds of a request.
@@ -79,7 +80,7 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }
 
 // Open returns what is at a location. It sends no request yet.
 func Open(location string, cfg Config) (*Bucket, error) {
-	b := &Bucket{}
+	b := &Bucket{record: cfg.Keys != nil}
 	var err error
 	if b.name, b.prefix, err = Parse(location); err != nil {
 		return nil, err

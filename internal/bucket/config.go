@@ -118,11 +118,11 @@ func poolOf(text []byte) (*x509.CertPool, error) {
 
 func (c Config) transport(cas *x509.CertPool) http.RoundTripper {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cas}
-	dialer := &net.Dialer{Timeout: 10 * time.Second}
-	if c.Keys != nil { // a record names the server
-		dialer.ControlContext = limit.CheckOutbound
+	dialer, proxy := &net.Dialer{Timeout: 10 * time.Second}, http.ProxyFromEnvironment
+	if c.Keys != nil { // a record names the server, which is checked here and not by a proxy
+		dialer.ControlContext, proxy = limit.CheckOutbound, nil
 	}
-	return bounded{&http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
+	return bounded{&http.Transport{Proxy: proxy, DialContext: dialer.DialContext,
 		TLSClientConfig: conf, TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: 10 * time.Second,
 		IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 8, MaxResponseHeaderBytes: 1 << 20,
 		DisableCompression: true}}

@@ -165,7 +165,7 @@ func (a *app) backupPrune() *cobra.Command {
 			"  trivet backup prune --in s3://backups/site1 --keep 14",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := recovery.Prune(cmd.Context(), in, recovery.Keep{Newest: keep})
+			p, err := recovery.Prune(cmd.Context(), in, keep)
 			if err != nil {
 				return err
 			}

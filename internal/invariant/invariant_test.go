@@ -202,6 +202,12 @@ func TestInvariants(t *testing.T) {
 			f.Schedules = []trivet.ScheduleFacts{{Name: "nightly", State: trivet.BackupFailing, Reason: "no bucket"},
 				{Name: "hourly", State: trivet.BackupActive}}
 		}, []string{"warning backups: the backups of schedule nightly fail: no bucket | trivet describe backupschedule"}},
+		{"a schedule is suspended", func(f *trivet.StatusFacts) {
+			f.Schedules = []trivet.ScheduleFacts{{Name: "nightly", State: trivet.BackupFailing, Suspended: true}}
+		}, []string{"warning backups: schedule nightly is suspended | trivet patch backupschedule nightly"}},
+		{"a schedule is late", func(f *trivet.StatusFacts) {
+			f.Schedules = []trivet.ScheduleFacts{{Name: "nightly", Overdue: trivet.Duration(3 * time.Hour)}}
+		}, []string{"warning backups: schedule nightly has made no backup that is proven, for 3 hours beyond"}},
 		{"an old proof", func(f *trivet.StatusFacts) { f.Backups.Verified.Made = now.AddDate(0, 0, -9) }, []string{
 			"warning backups: the last backup that is proven to be restorable is 9 days old | trivet backup verify"}},
 		{"overdue runs", func(f *trivet.StatusFacts) {

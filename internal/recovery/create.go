@@ -31,8 +31,6 @@ type Created struct {
 	// Copied are the blobs whose contents were copied, and were not saved by an earlier backup.
 	Copied      int   `json:"copied"`
 	CopiedBytes int64 `json:"copiedBytes"`
-	// New are the digests of these blobs.
-	New []string `json:"-"`
 }
 
 // Create makes a backup at a location, with the contents of blobs if contents is set. It is there, with all that
@@ -68,9 +66,8 @@ func (b *creation) run(ctx context.Context) (c Created, err error) {
 			return c, err
 		}
 		for _, ref := range copied {
-			c.New, c.CopiedBytes = append(c.New, ref.Digest), c.CopiedBytes+ref.Bytes
+			c.Copied, c.CopiedBytes = c.Copied+1, c.CopiedBytes+ref.Bytes
 		}
-		c.Copied = len(copied)
 	}
 	b.name = nameOf(m)
 	if err := file.Publish(ctx, false); err != nil {

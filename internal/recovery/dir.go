@@ -90,7 +90,7 @@ func (d dir) Lock(_ context.Context, create bool) (writer, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		return nil, &trivet.Error{Op: "open the directory of backups", Name: d.path,
-			Err:  fmt.Errorf("%w: another backup or prune uses it", trivet.ErrConflict),
+			Err:  fmt.Errorf("%w: another backup or prune uses it", ErrBusy),
 			Hint: "wait until that one is complete"}
 	}
 	if err := d.removePartial(); err != nil {

@@ -20,6 +20,9 @@ const (
 	blobsDir = "blobs" // contents of blobs, by the hex digits of their digests
 )
 
+// ErrBusy: another backup or prune uses the place, or this head makes another backup. It is a trivet.ErrConflict.
+var ErrBusy = bucket.ErrBusy
+
 // Location is a backup, or where backups are, as an operator names it.
 type Location struct {
 	Path string        // or s3://BUCKET/PREFIX

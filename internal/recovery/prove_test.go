@@ -15,13 +15,13 @@ import (
 )
 
 // proof returns the proof of a backup of a site.
-func (s *site) proof(path string, created recovery.Created) recovery.Proof {
+func (s *site) proof(path string) recovery.Proof {
 	s.t.Helper()
 	conf, err := s.tables.Sites.Get(trivet.SiteName)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return recovery.Proof{Backup: at(path), Keys: s.keys.Bundle(), Recipient: conf.Spec.RecoveryKey, New: created.New,
+	return recovery.Proof{Backup: at(path), Keys: s.keys.Bundle(), Recipient: conf.Spec.RecoveryKey,
 		Temp: filepath.Join(s.t.TempDir(), "proof")}
 }
 
@@ -37,7 +37,7 @@ func TestProve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := s.proof(filepath.Join(dir, c.Name), c)
+	p := s.proof(filepath.Join(dir, c.Name))
 	for range 2 { // what a former one left does not matter
 		r, err := recovery.Prove(t.Context(), p)
 		if err != nil || r.Found != 0 || r.Checked != 1 || r.Records["machine"] != 1 {
@@ -57,7 +57,7 @@ func TestProveFinds(t *testing.T) {
 	s, dir := newSite(t, trivet.CurrentRelease), t.TempDir()
 	c := s.mustCreate(dir, true)
 	path := filepath.Join(dir, c.Name)
-	blob := filepath.Join(dir, "blobs", strings.TrimPrefix(c.New[0], "sha256:"))
+	blob := filepath.Join(dir, "blobs", blobName(t, dir))
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -82,12 +82,12 @@ func TestProveFinds(t *testing.T) {
 		{"a blob", func(*recovery.Proof) { writeFile(t, blob, "the content of an imagE") }, nil},
 		{"an older blob that is cut off", func(p *recovery.Proof) {
 			writeFile(t, blob, "the")
-			p.New = nil
+			p.Proven = c.Name
 		}, nil},
 	} {
 		writeFile(t, path, string(text))
 		writeFile(t, blob, imageText)
-		p := s.proof(path, c)
+		p := s.proof(path)
 		if r, err := recovery.Prove(t.Context(), p); err != nil || r.Found != 0 {
 			t.Fatalf("before %s: %+v, %v", test.name, r, err)
 		}
@@ -99,23 +99,44 @@ func TestProveFinds(t *testing.T) {
 	}
 }
 
+// The contents that a proven backup in the same place has were read then, and are not read again; those of another one,
+// or of one that is not there, are.
+func TestProveReadsWhatIsNew(t *testing.T) {
+	s, dir := newSite(t, trivet.CurrentRelease), t.TempDir()
+	without := s.mustCreate(dir, false)
+	s.touch()
+	first := s.mustCreate(dir, true)
+	s.touch()
+	second := s.mustCreate(dir, true)
+	for proven, want := range map[string]int{"": 1, "none.backup": 1, without.Name: 1, first.Name: 0} {
+		p := s.proof(filepath.Join(dir, second.Name))
+		p.Proven = proven
+		if r, err := recovery.Prove(t.Context(), p); err != nil || r.Found != 0 || r.Checked != want {
+			t.Errorf("after %q: read %d, %v; want %d", proven, r.Checked, err, want)
+		}
+	}
+	writeFile(t, filepath.Join(dir, "blobs", blobName(t, dir)), "the content of an imagE")
+	r, err := recovery.Prove(t.Context(), s.proof(filepath.Join(dir, second.Name)))
+	if err != nil || r.Found != 1 || len(r.Bad) != 1 || r.Bad[0] != blobName(t, dir) {
+		t.Errorf("a damaged blob: %+v, %v", r, err)
+	}
+}
+
+// blobName returns the name of the only blob in a directory.
+func blobName(t *testing.T, dir string) string {
+	t.Helper()
+	all, err := os.ReadDir(filepath.Join(dir, "blobs"))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	return all[0].Name()
+}
+
 // flipped returns a text with a bit changed.
 func flipped(text []byte, at int) string {
 	changed := append([]byte(nil), text...)
 	changed[at] ^= 1
 	return string(changed)
-}
-
-// The backups of other clusters, and one by its name, are kept.
-func TestPruneKeeps(t *testing.T) {
-	dir := t.TempDir()
-	first, second, third := fakeBackup(t, dir, "c1", 1), fakeBackup(t, dir, "c1", 2), fakeBackup(t, dir, "c1", 3)
-	fakeBackup(t, dir, "c2", 1)
-	fakeBackup(t, dir, "c2", 2)
-	p, err := recovery.Prune(t.Context(), at(dir), recovery.Keep{Newest: 1, Cluster: "c1", Name: first})
-	if err != nil || len(p.Removed) != 1 || p.Removed[0] != second || len(p.Kept) != 4 {
-		t.Errorf("%+v, %v; want %s removed, not %s and %s", p, err, second, first, third)
-	}
 }
 
 // A directory that must exist is not created, and the space that must be left on its disk is left.

@@ -18,19 +18,25 @@ type Pruned struct {
 	Unreadable []string `json:"unreadable"`
 }
 
-// Keep is which backups Prune keeps.
-type Keep struct {
-	Newest  int    // how many complete ones of each cluster
-	Cluster string // all of other clusters; empty: none
-	Name    string // this one, too
+// Prune keeps the newest complete backups of each cluster at a location, keep of each, and those that are damaged. It
+// removes the other ones, and the contents of blobs that none of the remaining ones has.
+func Prune(ctx context.Context, in Location, keep int) (p Pruned, err error) {
+	if keep < 1 {
+		return p, &trivet.FieldError{Field: "--keep", Problem: fmt.Sprintf("is %d; at least 1", keep)}
+	}
+	kept := map[string]int{}
+	return prune(ctx, in, nil, func(e *Entry) bool {
+		if e.State != Complete {
+			return true
+		}
+		kept[e.Cluster]++
+		return kept[e.Cluster] <= keep
+	})
 }
 
-// Prune keeps the newest complete backups of each cluster at a location, and those that are damaged. It removes the
-// other ones, and the contents of blobs that none of the remaining ones has.
-func Prune(ctx context.Context, in Location, keep Keep) (p Pruned, err error) {
-	if keep.Newest < 1 {
-		return p, &trivet.FieldError{Field: "--keep", Problem: fmt.Sprintf("is %d; at least 1", keep.Newest)}
-	}
+// prune removes the backups at a location that keep, which is asked for each cluster from the newest one on, reports
+// false of, with the contents of blobs that none of the remaining ones has, and those with the digits in damaged.
+func prune(ctx context.Context, in Location, damaged []string, keep func(e *Entry) bool) (p Pruned, err error) {
 	err = withLock(ctx, in, false, func(from place, w writer) error {
 		all, err := list(ctx, from)
 		if err != nil {
@@ -38,6 +44,9 @@ func Prune(ctx context.Context, in Location, keep Keep) (p Pruned, err error) {
 		}
 		p = Pruned{Removed: []string{}, Kept: []string{}, Unreadable: []string{}}
 		needed := p.choose(all, keep)
+		for _, digits := range damaged {
+			delete(needed, digits)
+		}
 		if err = w.Remove(ctx, p.Removed); err == nil && len(p.Unreadable) == 0 {
 			err = p.removeBlobs(ctx, from, w, needed)
 		}
@@ -47,17 +56,12 @@ func Prune(ctx context.Context, in Location, keep Keep) (p Pruned, err error) {
 }
 
 // choose decides which backups are removed, and returns the digits of the blobs that the other ones need.
-func (p *Pruned) choose(all []Entry, keep Keep) (needed map[string]bool) {
+func (p *Pruned) choose(all []Entry, keep func(e *Entry) bool) (needed map[string]bool) {
 	needed = map[string]bool{}
-	kept := map[string]int{}
 	for _, e := range all { // the newest first
-		if e.State == Complete {
-			kept[e.Cluster]++
-			other := keep.Cluster != "" && e.Cluster != keep.Cluster
-			if kept[e.Cluster] > keep.Newest && !other && e.Name != keep.Name {
-				p.Removed = append(p.Removed, e.Name)
-				continue
-			}
+		if !keep(&e) {
+			p.Removed = append(p.Removed, e.Name)
+			continue
 		}
 		p.Kept = append(p.Kept, e.Name)
 		if e.Cluster == "" {

@@ -70,7 +70,7 @@ func contents(t *testing.T, dir string) (all []string) {
 
 func prune(t *testing.T, dir string, keep int) recovery.Pruned {
 	t.Helper()
-	p, err := recovery.Prune(t.Context(), at(dir), recovery.Keep{Newest: keep})
+	p, err := recovery.Prune(t.Context(), at(dir), keep)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,13 +154,13 @@ func TestDirectoryIsLocked(t *testing.T) {
 		if _, err := s.create(dir, false); !errors.Is(err, trivet.ErrConflict) || hintOf(err) == "" {
 			t.Errorf("a second backup meanwhile: %v", err)
 		}
-		if _, err := recovery.Prune(t.Context(), at(dir), recovery.Keep{Newest: 1}); !errors.Is(err, trivet.ErrConflict) || hintOf(err) == "" {
+		if _, err := recovery.Prune(t.Context(), at(dir), 1); !errors.Is(err, trivet.ErrConflict) || hintOf(err) == "" {
 			t.Errorf("a prune meanwhile: %v", err)
 		}
 	}
 	s.mustCreate(dir, false)
 	prune(t, dir, 1)
-	if _, err := recovery.Prune(t.Context(), at(filepath.Join(dir, "none")), recovery.Keep{Newest: 1}); !errors.Is(err, trivet.ErrNotFound) {
+	if _, err := recovery.Prune(t.Context(), at(filepath.Join(dir, "none")), 1); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("a directory that does not exist: %v", err)
 	}
 }

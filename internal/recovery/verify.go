@@ -31,6 +31,8 @@ type Report struct {
 	// Problems are what a restored cluster would lack, at most MaxProblems; Found is how many there are.
 	Problems []string `json:"problems"`
 	Found    int      `json:"found"`
+	// Bad are the digits of the blobs whose saved contents do not have their digests.
+	Bad []string `json:"-"`
 	// Head is how the head was started that made it.
 	Head HeadConfig `json:"head"`
 }
@@ -180,6 +182,8 @@ func (v *verification) checkBlobs(ctx context.Context, f *archive.File, p place,
 		case errors.Is(err, fs.ErrNotExist):
 			r.add("the content of blob %s is missing", b.Digest)
 		default:
+			digits, _ := archive.DigestOf(b)
+			r.Bad = append(r.Bad, digits)
 			r.add("the content of blob %s: %s", b.Digest, problemOf(err))
 		}
 	}

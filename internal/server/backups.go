@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/recovery"
 	"github.com/trivet-project/trivet/internal/replica"
@@ -25,14 +26,18 @@ type ownBackups struct {
 	source *recovery.Source
 	blobs  *replica.Blobs
 	store  *blob.Store
+	// schedule is the UID of the schedule that they are made by, and bundle the keys in the last one.
+	schedule string
+	bundle   auth.Bundle
 }
 
 // Backup implements [recovery.Cluster].
 func (s *ownBackups) Backup(ctx context.Context, contents bool) (io.ReadCloser, error) {
-	b, err := s.source.Begin(ctx, contents)
+	b, err := s.source.Begin(ctx, contents, s.schedule)
 	if err != nil {
 		return nil, err
 	}
+	s.bundle = b.Bundle()
 	return backupFile{b.Reader(), b}, nil
 }
 
@@ -46,13 +51,16 @@ func (f backupFile) Close() error {
 	return nil
 }
 
+// Bundle implements [backup.Source].
+func (s *ownBackups) Bundle() auth.Bundle { return s.bundle }
+
 // Blob implements [recovery.Cluster]: this head gets the blob first, where it does not hold it.
 func (s *ownBackups) Blob(ctx context.Context, digest string) (io.ReadCloser, error) {
 	d, err := blob.ParseDigest(digest)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.blobs.Fetch(ctx, d)
 	}
-	if _, err := s.blobs.Ensure(ctx, digest); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	f, _, err := s.store.Get(d)
@@ -83,20 +91,21 @@ func proveBackup(ctx context.Context, p recovery.Proof) (r recovery.Report, err 
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", ProveCommand)
 	out, log := &limitedBuffer{left: maxReport}, &limitedBuffer{left: maxErrors}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = bytes.NewReader(input), out, log, "/"
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), out, log
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return r, err
 	}
 	yield(cmd.Process.Pid)
+	defer os.RemoveAll(p.Temp) // where it was killed
 	if err := cmd.Wait(); err != nil {
 		if ctx.Err() != nil {
 			return r, context.Cause(ctx)
 		}
 		return r, &trivet.Error{Op: "prove the backup", Hint: "with too little memory on this head, the kernel ends it; " +
 			"to prove it elsewhere: trivet backup verify",
-			Err: fmt.Errorf("%w: its process ended: %w: %s", trivet.ErrUnavailable, err, lastLine(log.String()))}
+			Err: fmt.Errorf("%w: its process ended: %w: %s", trivet.ErrUnavailable, err, firstLine(log.String()))}
 	}
 	var result proof
 	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
@@ -142,7 +151,7 @@ func (b *limitedBuffer) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	return text[strings.LastIndexByte(text, '\n')+1:]
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
 }

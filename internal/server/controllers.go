@@ -57,8 +57,10 @@ func (s *Server) runControllers(ctx context.Context) error {
 			Tables: within(notify.Declaration), Rank: ranking.Rank, Others: others, Live: s.monitor.Live,
 			Unseal: unsealer(s.local.Keys()), Metrics: s.metrics}),
 		backup.New(backup.Config{Head: s.local.Name(), Tables: within(backup.Declaration), Rank: ranking.Rank,
-			Dir: s.cfg.BackupDir, From: &ownBackups{s.backups, s.blobs, s.blobStore}, Bundle: s.local.Keys().Bundle,
-			Prove: proveBackup, Temp: s.cfg.path("proof"), Record: s.backups.Record,
+			Live: s.monitor.Live, Dir: s.cfg.BackupDir, From: func(schedule string) backup.Source {
+				return &ownBackups{source: s.backups, blobs: s.blobs, store: s.blobStore, schedule: schedule}
+			},
+			ClusterKeys: s.local.Keys(), Prove: proveBackup, Temp: s.cfg.path("proof"), Record: s.backups.Record,
 			Unseal: unsealer(s.local.Keys()), Log: s.cfg.Log.With("controller", "backup"), Metrics: s.metrics}),
 	)
 }

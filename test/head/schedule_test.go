@@ -82,29 +82,34 @@ func TestScheduledBackups(t *testing.T) {
 		t.Errorf("the list is %s", out)
 	}
 
-	// Where the proof cannot be made, the new backup does not replace the proven one.
-	proof := filepath.Join(data, "proof")
+	// Contents that are damaged in the place are copied again by the next attempt, from the head's own copy.
+	proof := filepath.Join(data, "proof", "nightly")
 	if _, err := os.Stat(proof); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the proof has left files: %v", err)
 	}
-	blobs := filepath.Join(dir, "lab", "blobs")
-	left, err := os.ReadDir(blobs)
+	lab := filepath.Join(dir, "lab")
+	left, err := os.ReadDir(filepath.Join(lab, "blobs"))
 	if err != nil || len(left) != 1 {
 		t.Fatalf("%v, %v", left, err)
 	}
-	if err := os.Truncate(filepath.Join(data, "blobs", left[0].Name()), 100); err != nil { // the head's own copy
+	blob := filepath.Join(lab, "blobs", left[0].Name())
+	if err := os.WriteFile(blob, []byte(strings.Repeat("imagE\x00", 1<<18)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(blobs, left[0].Name())); err != nil {
+	if err := os.Remove(filepath.Join(lab, first.Last.Backup)); err != nil { // so that the contents are read again
 		t.Fatal(err)
 	}
 	schedule("21h")
-	await("fails without an intact copy of the image", func(st trivet.BackupScheduleStatus) bool {
-		return st.State == trivet.BackupFailing && st.Last.Backup == first.Last.Backup
-	})
-	if names := listBackups(t, filepath.Join(dir, "lab")); !slices.Equal(names, []string{first.Last.Backup}) {
-		t.Errorf("left %q, want %s", names, first.Last.Backup)
+	fails("the content of blob sha256:" + left[0].Name())
+	if _, err := os.Stat(blob); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the damaged content is left: %v", err)
 	}
+	schedule("20h")
+	second := await("makes a backup", func(st trivet.BackupScheduleStatus) bool { return st.State == trivet.BackupActive })
+	if names := listBackups(t, lab); !slices.Equal(names, []string{second.Last.Backup}) {
+		t.Errorf("left %q, want %s", names, second.Last.Backup)
+	}
+	h.MustTrivet("backup", "verify", filepath.Join(lab, second.Last.Backup), "--key", keyFile, "--record=false")
 }
 
 func listBackups(t *testing.T, dir string) (names []string) {

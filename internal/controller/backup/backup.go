@@ -1,9 +1,9 @@
 // Package backup makes the backups of schedules, and proves that they can be restored.
 //
-// A backup is made by the head that ranks first for its schedule: reading, copying and proving it are in the background
-// of that head, one backup at a time. Two heads may make one at once where they disagree about which of them are
-// working; the lock of the place lets one of them wait. What was done is written once at the end of an attempt, so that
-// a head which is lost in the middle leaves a schedule that is due, and a partial backup, which the next one removes.
+// A backup is made by the head that ranks first for its schedule. An attempt is written to the record before it begins,
+// with when the next one is due if this one never ends, and when it has ended. So a head that cannot write makes none,
+// one that is lost is replaced, and each attempt is counted. Two heads may make one at once where they disagree about
+// which of them are working; the lock of the place lets one of them wait.
 package backup
 
 import (
@@ -11,12 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/recovery"
@@ -30,7 +30,7 @@ var Declaration = reconcile.Declaration{
 	Reads:   []trivet.Kind{"Secret"},
 	Writes:  []trivet.Kind{"BackupSchedule", "Site", "Event"},
 	Watches: []trivet.Kind{"BackupSchedule"},
-	Workers: 1, // a head makes one backup at a time
+	Workers: trivet.MaxBackupSchedules, // so that one whose disk hangs delays no other
 }
 
 // Config is what the controller needs.
@@ -39,14 +39,17 @@ type Config struct {
 	Head   string // the name of this head
 	// Rank returns how many heads go before this one for a key.
 	Rank func(key string) int
+	// Live reports whether another head is working.
+	Live func(head string) bool
 	// Dir is the directory that those of schedules are below; empty: this head has none.
 	Dir string
-	// From is this head, as a source of backups.
-	From recovery.Cluster
-	// Bundle returns the keys of the cluster, and Prove proves a backup by them, with Temp as directory of its own.
-	Bundle func() auth.Bundle
-	Prove  func(context.Context, recovery.Proof) (recovery.Report, error)
-	Temp   string
+	// From returns this head as the source of a backup of the schedule with a UID.
+	From func(schedule string) Source
+	// Prove proves a backup, with Temp as directory of its own: one at a time.
+	Prove func(context.Context, recovery.Proof) (recovery.Report, error)
+	Temp  string
+	// ClusterKeys are the keys of the cluster.
+	ClusterKeys *auth.Keys
 	// Record records in the site's status that a backup was made or proven.
 	Record  func(context.Context, trivet.BackupReport) error
 	Unseal  func(secret *trivet.Secret, key string) (string, error)
@@ -54,15 +57,30 @@ type Config struct {
 	Metrics prometheus.Registerer // nil: none
 }
 
+// Source is where a backup comes from.
+type Source interface {
+	recovery.Cluster
+	// Bundle returns the keys that are in the last backup. They are secret.
+	Bundle() auth.Bundle
+}
+
 // Controller implements [reconcile.Controller]. Its keys are names of schedules.
-type Controller struct{ Config }
+type Controller struct {
+	Config
+	maxTime time.Duration
+	grace   time.Duration
+	proving chan struct{} // has an entry while a proof is made
+
+	mu      sync.Mutex
+	running map[string]bool // guarded by mu; by schedule
+}
 
 // New returns the controller.
 func New(cfg Config) *Controller {
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(collector{cfg.Tables})
 	}
-	return &Controller{cfg}
+	return &Controller{Config: cfg, maxTime: maxTime, grace: grace, proving: make(chan struct{}, 1), running: map[string]bool{}}
 }
 
 // Declaration implements [reconcile.Controller].
@@ -71,14 +89,23 @@ func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 // Keys implements [reconcile.Controller].
 func (c *Controller) Keys() []string { return c.Tables.Schedules.Names() }
 
-// Affected implements [reconcile.Controller].
-func (c *Controller) Affected(e *store.Event) []string { return []string{e.Name} }
+// Affected implements [reconcile.Controller]. What attempts write is seen by each head at its next look.
+func (c *Controller) Affected(e *store.Event) []string {
+	is, ok := e.Record().(*trivet.BackupSchedule)
+	was, known := e.Old().(*trivet.BackupSchedule)
+	if ok && known && was.UID == is.UID && was.Generation == is.Generation {
+		return nil
+	}
+	return []string{e.Name}
+}
 
 const (
 	// interval is how often a head looks which schedules it makes the backups of.
 	interval = 30 * time.Second
-	// maxTime bounds an attempt.
+	// maxTime bounds an attempt, and grace is how long it may take to end then: what waits for a disk that does not
+	// answer cannot be ended.
 	maxTime = 12 * time.Hour
+	grace   = 3 * time.Second
 )
 
 // Reconcile implements [reconcile.Controller].
@@ -90,22 +117,79 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	if err != nil {
 		return 0, err
 	}
-	if wait := waitOf(s, time.Now()); wait > 0 || c.Rank(name) > 0 {
+	if wait := waitOf(s, time.Now()); wait > 0 {
 		return min(max(wait, time.Second), interval), nil
 	}
-	limited, cancel := context.WithTimeout(ctx, maxTime)
-	defer cancel()
-	made, failed := c.attempt(limited, s)
-	switch {
-	case ctx.Err() != nil:
-		return 0, ctx.Err()
-	case errors.Is(failed, trivet.ErrConflict): // by another head, or an operator
-		c.Log.Info("a backup is made later", "schedule", name, "error", failed)
-		return time.Minute, nil
-	case failed != nil:
-		c.Log.Warn("a backup was not made", "schedule", name, "error", failed)
+	if s.Spec.Suspend || !c.makes(s) || !c.start(name) {
+		return interval, nil
 	}
-	return interval, c.save(ctx, s, made, failed)
+	if s, err = c.begin(ctx, s); err != nil || s == nil {
+		c.end(name)
+		return interval, err
+	}
+	limited, cancel := context.WithTimeout(ctx, c.maxTime)
+	defer cancel()
+	done := make(chan outcome, 1)
+	go func() {
+		defer c.end(name)
+		done <- c.attempt(limited, s)
+	}()
+	o := c.await(limited, done)
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	return interval, c.finish(ctx, s, o)
+}
+
+// makes reports whether this head makes the next backup of a schedule: the one that ranks first, and another one after
+// each few failures, as they may be those of the head. While one is making it, that one does, also when it has restarted.
+func (c *Controller) makes(s *trivet.BackupSchedule) bool {
+	switch st := &s.Status; {
+	case st.Running && st.Head == c.Head:
+		return true
+	case st.Running && c.Live(st.Head):
+		return false
+	}
+	return c.Rank(fmt.Sprintf("%s/%d", s.Name, s.Status.Failures/3)) == 0
+}
+
+// start reports whether this head may start an attempt: it has none of this schedule, such as one that hangs.
+func (c *Controller) start(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running[name] {
+		return false
+	}
+	c.running[name] = true
+	return true
+}
+
+func (c *Controller) end(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.running, name)
+}
+
+// outcome is what an attempt did.
+type outcome struct {
+	made   *trivet.BackupEvent // and proven; nil: it failed
+	failed error
+	busy   bool // another process used the place
+}
+
+// await returns the outcome of an attempt, also of one that does not end.
+func (c *Controller) await(ctx context.Context, done <-chan outcome) outcome {
+	select {
+	case o := <-done:
+		return o
+	case <-ctx.Done():
+	}
+	select {
+	case o := <-done:
+		return o
+	case <-time.After(c.grace):
+		return outcome{failed: fmt.Errorf("%w: it does not end: a disk or a server does not answer", trivet.ErrUnavailable)}
+	}
 }
 
 // waitOf returns in how long a backup is due: at once for a new schedule, and after each change of its spec. A time
@@ -118,55 +202,7 @@ func waitOf(s *trivet.BackupSchedule, now time.Time) time.Duration {
 	return wait
 }
 
-// The pauses after attempts that failed.
-const (
-	minPause = time.Minute
-	maxPause = time.Hour
-)
-
+// pauseAfter returns how long it is from an attempt that failed to the next one.
 func pauseAfter(failures int, every time.Duration) time.Duration {
-	return min(minPause<<min(failures-1, 10), maxPause, every)
-}
-
-// save writes what an attempt did, and an event where that is news. Where the schedule was changed meanwhile, the next
-// attempt is due at once.
-func (c *Controller) save(ctx context.Context, s *trivet.BackupSchedule, made *trivet.BackupEvent, failed error) error {
-	now := time.Now().UTC().Truncate(time.Second)
-	_, err := c.Tables.Store.Update(ctx, func(tx *store.Tx) error {
-		is, err := c.Tables.Schedules.In(tx).Get(s.Name)
-		if errors.Is(err, trivet.ErrNotFound) || err == nil && is.UID != s.UID {
-			return nil // it was deleted
-		}
-		if err != nil {
-			return err
-		}
-		st := &is.Status
-		st.Generation, st.Head = s.Generation, c.Head
-		e := &trivet.Event{Spec: trivet.EventSpec{Subject: "backupschedule/" + is.Name, SubjectUID: is.UID, Time: now,
-			Head: c.Head}}
-		if failed != nil {
-			st.Failures++
-			st.State, st.Reason = trivet.BackupFailing, apitypes.Brief(failed.Error())
-			st.Next = now.Add(pauseAfter(st.Failures, time.Duration(is.Spec.Every)))
-			if st.Failures == 1 {
-				e.Spec.Reason, e.Spec.Message, e.Spec.Warning = trivet.ReasonBackupFailing, st.Reason, true
-			}
-		} else {
-			if st.Failures > 0 {
-				e.Spec.Reason, e.Spec.Message = trivet.ReasonBackupRecovered,
-					fmt.Sprintf("made and proven %s, after %d attempts that failed", made.Backup, st.Failures)
-			}
-			st.State, st.Reason, st.Failures, st.Last = trivet.BackupActive, "", 0, made
-			st.Next = now.Add(time.Duration(is.Spec.Every))
-		}
-		if e.Spec.Reason != "" {
-			st.Events++
-			e.Name, e.Spec.Seq = trivet.BackupEventName(is.Name, st.Events), st.Events
-			if err := c.Tables.Events.In(tx).Put(e); err != nil {
-				return err
-			}
-		}
-		return c.Tables.Schedules.In(tx).Put(is)
-	})
-	return err
+	return min(time.Minute<<min(failures-1, 12), max(time.Hour, every/4), every)
 }

@@ -27,6 +27,8 @@ type site struct {
 	*Controller
 	dir    string // of the schedule
 	source *recovery.Source
+	uid    string // of the schedule
+	bundle auth.Bundle
 }
 
 const testName = "nightly"
@@ -47,8 +49,9 @@ func newSite(t *testing.T) *site {
 	s.source = recovery.NewSource(recovery.SourceConfig{Dir: t.TempDir(), Member: member, Tables: tables, Keys: keys,
 		Head: func() recovery.HeadConfig { return recovery.HeadConfig{Name: "head0"} }})
 	s.Controller = New(Config{Tables: tables, Head: "head0", Rank: func(string) int { return 0 }, Dir: filepath.Dir(s.dir),
-		From: s, Bundle: keys.Bundle, Prove: recovery.Prove, Temp: filepath.Join(t.TempDir(), "proof"),
-		Record: s.source.Record, Log: slog.New(slog.DiscardHandler)})
+		Live: func(string) bool { return true }, From: func(uid string) Source { s.uid = uid; return s },
+		ClusterKeys: keys, Prove: recovery.Prove, Temp: filepath.Join(t.TempDir(), "proof"), Record: s.source.Record,
+		Log: slog.New(slog.DiscardHandler)})
 	s.must(os.Mkdir(s.dir, 0o700))
 	s.update(func(tx *store.Tx) error {
 		return tables.Sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
@@ -69,17 +72,20 @@ func newSite(t *testing.T) *site {
 
 // Backup and Blob are the head.
 func (s *site) Backup(ctx context.Context, contents bool) (io.ReadCloser, error) {
-	b, err := s.source.Begin(ctx, contents)
+	b, err := s.source.Begin(ctx, contents, s.uid)
 	if err != nil {
 		return nil, err
 	}
 	defer b.Close()
+	s.bundle = b.Bundle()
 	var file bytes.Buffer
 	_, err = b.WriteTo(&file)
 	return io.NopCloser(&file), err
 }
 
 func (s *site) Blob(context.Context, string) (io.ReadCloser, error) { return nil, trivet.ErrNotFound }
+
+func (s *site) Bundle() auth.Bundle { return s.bundle }
 
 func (s *site) must(err error) {
 	s.Helper()
@@ -232,6 +238,9 @@ func TestUnprovenBackups(t *testing.T) {
 	if all := s.backups(); len(all) != 2 || all[1] != proven {
 		t.Errorf("left %q; want the newest one and %s", all, proven)
 	}
+	if st.Running {
+		t.Error("no attempt is running")
+	}
 	conf, err := s.Tables.Sites.Get(trivet.SiteName)
 	s.must(err)
 	if b := conf.Status.Backups; b.Verified == nil || b.Verified.Backup != proven || b.Created.Backup == proven {
@@ -239,14 +248,133 @@ func TestUnprovenBackups(t *testing.T) {
 	}
 }
 
-// While another process writes to the place, the backup waits, and that is no failure.
+// While another process writes to the place, the backup waits. That is a failure when it has lasted.
 func TestPlaceInUse(t *testing.T) {
 	s := newSite(t)
-	busy, err := s.source.Begin(t.Context(), false)
+	busy, err := s.source.Begin(t.Context(), false, "")
 	s.must(err)
 	defer busy.Close()
-	if after := s.reconcile(); after != time.Minute || s.status().State != "" {
-		t.Errorf("next in %v, %+v", after, s.status())
+	s.reconcile()
+	if st := s.status(); st.State != "" || st.Running || time.Until(st.Next) > time.Minute {
+		t.Errorf("%+v", st)
+	}
+	s.set(func(st *trivet.BackupScheduleStatus) { st.Failures, st.Next = busyLimit, time.Time{} })
+	s.reconcile()
+	if st := s.status(); st.State != trivet.BackupFailing || !strings.Contains(st.Reason, "another backup") {
+		t.Errorf("%+v", st)
+	}
+}
+
+// set changes the status.
+func (s *site) set(do func(st *trivet.BackupScheduleStatus)) {
+	s.Helper()
+	s.update(func(tx *store.Tx) error {
+		is, err := s.Tables.Schedules.In(tx).Get(testName)
+		if err != nil {
+			return err
+		}
+		do(&is.Status)
+		return s.Tables.Schedules.In(tx).Put(is)
+	})
+}
+
+// A head makes no backup while another one makes it, unless that one is lost, and none of a schedule that is suspended.
+func TestOneHeadAtATime(t *testing.T) {
+	s := newSite(t)
+	s.set(func(st *trivet.BackupScheduleStatus) { st.Head, st.Running = "head1", true })
+	s.reconcile()
+	if len(s.backups()) != 0 {
+		t.Error("another head is making it")
+	}
+	s.Live = func(string) bool { return false }
+	s.reconcile()
+	if st := s.status(); len(s.backups()) != 1 || st.Running || st.Head != "head0" {
+		t.Errorf("the other head is lost: %+v", st)
+	}
+	s.Rank = func(string) int { return 1 }
+	s.set(func(st *trivet.BackupScheduleStatus) { st.Running, st.Failures, st.Next = true, 1, time.Time{} })
+	s.reconcile()
+	if st := s.status(); st.Running || st.Failures != 0 {
+		t.Errorf("this head has restarted meanwhile: %+v", st)
+	}
+	s.Rank = func(string) int { return 0 }
+	s.update(func(tx *store.Tx) error {
+		is, err := s.Tables.Schedules.In(tx).Get(testName)
+		if err != nil {
+			return err
+		}
+		is.Spec.Suspend = true
+		return s.Tables.Schedules.In(tx).Put(is)
+	})
+	s.reconcile()
+	if names := s.backups(); len(names) != 1 || s.status().Failures != 0 {
+		t.Errorf("suspended, and there are %q", names)
+	}
+}
+
+// An attempt that never ends is counted, and a later one is due: the next head makes it after a few.
+func TestLostAttempts(t *testing.T) {
+	s := newSite(t)
+	first, second := false, false
+	s.Rank = func(key string) int {
+		first, second = first || key == testName+"/0", second || key == testName+"/1"
+		return 0
+	}
+	for n := range 3 {
+		is, err := s.Tables.Schedules.Get(testName)
+		s.must(err)
+		mine, err := s.begin(t.Context(), is)
+		s.must(err)
+		if st := s.status(); mine == nil || !st.Running || st.Failures != n+1 || time.Until(st.Next) > time.Minute<<n {
+			t.Fatalf("%+v", st)
+		}
+		if again, err := s.begin(t.Context(), is); err != nil || again != nil {
+			t.Errorf("begun twice: %+v, %v", again, err)
+		}
+	}
+	s.set(func(st *trivet.BackupScheduleStatus) { st.Next = time.Time{} })
+	s.reconcile()
+	if first || !second {
+		t.Errorf("ranks are asked for the first attempts: %v, for others: %v", first, second)
+	}
+}
+
+// A disk that does not answer ends no process, and its attempt is reported. No other one of the schedule begins.
+func TestHungAttempt(t *testing.T) {
+	s := newSite(t)
+	hang := make(chan struct{})
+	defer close(hang)
+	s.Prove = func(context.Context, recovery.Proof) (recovery.Report, error) {
+		<-hang
+		return recovery.Report{}, nil
+	}
+	s.maxTime = time.Second
+	s.grace = 100 * time.Millisecond
+	s.reconcile()
+	if st := s.status(); st.State != trivet.BackupFailing || !strings.Contains(st.Reason, "does not end") {
+		t.Errorf("%+v", st)
+	}
+	s.change()
+	s.reconcile()
+	if st := s.status(); st.Failures != 1 {
+		t.Errorf("another attempt began: %+v", st)
+	}
+}
+
+// Where only old backups cannot be removed, the new one counts, and the schedule fails.
+func TestOldOnesRemain(t *testing.T) {
+	s := newSite(t)
+	s.Prove = func(ctx context.Context, p recovery.Proof) (recovery.Report, error) {
+		r, err := recovery.Prove(ctx, p)
+		s.must(os.Remove(filepath.Join(s.dir, ".lock")))
+		s.must(os.Mkdir(filepath.Join(s.dir, ".lock"), 0o700))
+		return r, err
+	}
+	s.reconcile()
+	st := s.status()
+	if st.State != trivet.BackupFailing || !strings.Contains(st.Reason, "old backups are not removed") || st.Last == nil ||
+		time.Until(st.Next) < 59*time.Minute || st.Failures != 0 {
+		t.Errorf("%+v", st)
 	}
 }
 
