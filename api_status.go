@@ -48,6 +48,8 @@ type StatusFacts struct {
 	Provisions    map[string]int  `json:"provisions,omitempty"`
 	OldestPending *PendingFacts   `json:"oldestPending,omitempty"` // the provision that waits for longest
 	Notifiers     []NotifierFacts `json:"notifiers,omitempty"`
+	// Schedules are the schedules of backups.
+	Schedules []ScheduleFacts `json:"schedules,omitempty"`
 	// RecoveryKey: the site has one, so that backups can be made.
 	RecoveryKey bool         `json:"recoveryKey"`
 	Backups     BackupStatus `json:"backups,omitzero"`
@@ -149,6 +151,16 @@ type NotifierFacts struct {
 	Name   string        `json:"name"`
 	State  NotifierState `json:"state"`
 	Reason string        `json:"reason,omitempty"`
+}
+
+// ScheduleFacts is a schedule of backups.
+type ScheduleFacts struct {
+	Name   string              `json:"name"`
+	State  BackupScheduleState `json:"state"`
+	Reason string              `json:"reason,omitempty"`
+	// Suspended: it makes none. Overdue is for how long the next one, which is proven, is late; 0: it is not.
+	Suspended bool     `json:"suspended,omitempty"`
+	Overdue   Duration `json:"overdue,omitempty"`
 }
 
 // BackupStatus is what the commands of backups reported.

@@ -61,7 +61,7 @@ var layers = []layer{
 		{"internal/recovery"},
 	}},
 	{"surfaces", [][]string{{
-		"internal/api", "internal/netboot", "internal/controller/blobs", "internal/controller/collect",
+		"internal/api", "internal/netboot", "internal/controller/backup", "internal/controller/blobs", "internal/controller/collect",
 		"internal/controller/console", "internal/controller/deadline", "internal/controller/heads",
 		"internal/controller/keys", "internal/controller/members", "internal/controller/notify",
 		"internal/controller/power", "internal/controller/provision", "internal/controller/verify",

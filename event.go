@@ -73,6 +73,11 @@ func NotifierEventName(notifier string, seq int64) string {
 	return fmt.Sprintf("notifier.%s.%x", notifier, seq%16)
 }
 
+// BackupEventName returns the name of event number seq of a schedule of backups, which keeps 16 of them.
+func BackupEventName(schedule string, seq int64) string {
+	return fmt.Sprintf("backupschedule.%s.%x", schedule, seq%16)
+}
+
 // Validate checks an event by itself.
 func (e *Event) Validate() error {
 	var p problems
@@ -196,6 +201,11 @@ const (
 	ReasonNotifierDisabled = "NotifierDisabled"
 	// ReasonNotificationsDropped: a notifier does not deliver some events; the message says how many, and why.
 	ReasonNotificationsDropped = "NotificationsDropped"
+	// ReasonBackupFailing: a schedule makes no backups, or none that can be restored; the message says why. It tries
+	// again.
+	ReasonBackupFailing = "BackupFailing"
+	// ReasonBackupRecovered: a schedule that was failing makes backups again.
+	ReasonBackupRecovered = "BackupRecovered"
 )
 
 // EventReasons are all reasons of events.
@@ -209,5 +219,5 @@ var EventReasons = []string{
 	ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded, ReasonFailed, ReasonStoreFilling,
 	ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonBlobDamaged, ReasonBlobRepaired, ReasonKeyRotation,
 	ReasonKeyActive, ReasonKeyRotated, ReasonResolved, ReasonCancelled, ReasonNotifierFailing, ReasonNotifierRecovered,
-	ReasonNotifierDisabled, ReasonNotificationsDropped,
+	ReasonNotifierDisabled, ReasonNotificationsDropped, ReasonBackupFailing, ReasonBackupRecovered,
 }

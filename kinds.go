@@ -71,6 +71,7 @@ var Kinds = []KindInfo{
 	kind[Token](KindInfo{Plural: "tokens", ReadOnly: true, Writer: AccountAdmin}),
 	kind[Account](KindInfo{Plural: "accounts", Writer: AccountAdmin}),
 	kind[Notifier](KindInfo{Plural: "notifiers", Writer: AccountAdmin, Since: "0.3"}),
+	kind[BackupSchedule](KindInfo{Plural: "backupschedules", Writer: AccountAdmin, Since: BackupScheduleRelease}),
 	kind[Event](KindInfo{Plural: "events", ReadOnly: true}),
 }
 

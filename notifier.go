@@ -124,11 +124,12 @@ type NotifierTest struct {
 // succeed only those are sent whose provision had another machine before.
 var DefaultNotifications = []string{
 	ReasonFailed, ReasonPowerFailed, ReasonAgentLost, ReasonHelloRefused, ReasonForeignDHCP, ReasonStoreFilling,
-	ReasonStoreFull, ReasonNotifierFailing, ReasonNotifierDisabled, ReasonNotificationsDropped,
+	ReasonStoreFull, ReasonNotifierFailing, ReasonNotifierDisabled, ReasonNotificationsDropped, ReasonBackupFailing,
 	ReasonSwitched,
 	ReasonReplaced,
 	ReasonQuarantined,
 	ReasonSucceeded, ReasonAgentReturned, ReasonAccepted, ReasonStoreNormal, ReasonNotifierRecovered,
+	ReasonBackupRecovered,
 }
 
 // Validate checks a notifier by itself.

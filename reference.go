@@ -64,6 +64,8 @@ var References = []Reference{
 	required(refer("spec.webhook.secret", "Secret", DeletionRefused, webhookSecret)),
 	required(refer("spec.mail.secret", "Secret", DeletionRefused, mailSecret)),
 	refer("status.head", "Head", DeletionIgnored, func(n *Notifier) []Target { return target(n.Status.Head, nil) }),
+	required(refer("spec.s3.secret", "Secret", DeletionRefused, bucketSecret)),
+	refer("status.head", "Head", DeletionIgnored, func(b *BackupSchedule) []Target { return target(b.Status.Head, nil) }),
 	refer("status.provision", "Provision", DeletionIgnored, func(m *Machine) []Target {
 		return target(m.Status.Provision, nil)
 	}),
@@ -183,6 +185,13 @@ func mailSecret(n *Notifier) []Target {
 		return nil
 	}
 	return target(n.Spec.Mail.Secret, nil)
+}
+
+func bucketSecret(b *BackupSchedule) []Target {
+	if b.Spec.S3 == nil {
+		return nil
+	}
+	return target(b.Spec.S3.Secret, nil)
 }
 
 // machinesNetwork leaves out the leases of unknown machines, which expire.

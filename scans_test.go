@@ -32,6 +32,8 @@ var mayScan = map[string]string{
 	"internal/controller/power.Controller.Keys: internal/store.Table.Names":        "at the start: which have an intent",
 	"internal/server.Server.checkSealingKey: internal/store.Table.AllShared":       "at the start, once",
 
+	"internal/recovery.adapter.suspend: internal/store.Table.Names":          "in a recovery; schedules are few",
+	"internal/controller/backup.Controller.Keys: internal/store.Table.Names": "at the start; schedules are few",
 	"internal/controller/notify.Controller.Keys: internal/store.Table.Names": "at the start; notifiers are few",
 
 	"internal/controller/verify.Controller.Keys: internal/store.Table.Names": "at the start: which are unverified",
@@ -90,6 +92,7 @@ var fewRecords = map[string]string{
 	"internal/server.Server.openStore: internal/state.NewView":                    heads,
 	"internal/state.View.Get: internal/store.Table.AllShared":                     "of the views above",
 
+	"internal/controller/backup.collector.Collect: internal/store.Table.AllShared":   "there are at most MaxBackupSchedules",
 	"internal/controller/notify.Controller.Affected: internal/store.Table.AllShared": notifiers,
 	"internal/controller/notify.collector.Collect: internal/store.Table.AllShared":   notifiers,
 }

@@ -27,7 +27,8 @@ func main() {
 // rootCommand returns the trivet command with everything below it.
 func rootCommand(env cli.Env) *cobra.Command {
 	root := cli.Root(env)
-	root.AddCommand(serverCommand(), agentCommand(), demoCommand(), labCommand(), manCommand())
+	root.AddCommand(serverCommand(), agentCommand(), demoCommand(), labCommand(), manCommand(),
+		proveCommand())
 	return root
 }
 

@@ -111,6 +111,8 @@ func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
 		server.AuditSyslog+"; the log is also in the store: trivet audit")
 	f.StringVar(&cfg.PowerCommands, "power-commands", server.DefaultPowerCommands,
 		"directory of the programs of machines whose spec.bmc.protocol is exec")
+	f.StringVar(&cfg.BackupDir, "backup-dir", "", "directory that scheduled backups are written below: those of "+
+		"spec.directory; it should be on a disk that all heads have mounted")
 	f.DurationVar(&cfg.Drain, "drain", 0,
 		"how long to serve requests after SIGTERM while reporting not ready, for load balancers")
 	f.DurationVar(&cfg.Heartbeat, "heartbeat", 0, "heartbeat interval of the store; increase it for slow disks or links; "+

@@ -34,6 +34,8 @@ func (h *Handler) admissions() map[trivet.Kind]admission {
 		"Secret":    typedAdmission(h.admitSecret),
 		"Account":   typedAdmission(h.admitAccount),
 		"Notifier":  typedAdmission(h.admitNotifier),
+
+		"BackupSchedule": typedAdmission(h.admitSchedule),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -26,6 +27,20 @@ func (h *Handler) backupRoutes() {
 	about := rt
 	rt.serve = func(w http.ResponseWriter, r *http.Request, c *caller) error { return h.backup(w, r, about, c) }
 	h.add(rt)
+}
+
+// admitSchedule refuses more schedules of backups than a site may have.
+func (h *Handler) admitSchedule(c *change, old, next *trivet.BackupSchedule) error {
+	if old != nil || next == nil {
+		return nil
+	}
+	all := h.Fleet.Schedules.In(c.tx).ListBy(state.BySchedule, state.IsSchedule)
+	if len(all) >= trivet.MaxBackupSchedules {
+		return &trivet.Error{Op: "create", Kind: "BackupSchedule", Name: next.Name, Hint: "delete one that is not needed",
+			Err: fmt.Errorf("%w: a site has at most %d schedules of backups", trivet.ErrConflict,
+				trivet.MaxBackupSchedules)}
+	}
+	return nil
 }
 
 // backup sends a backup. Its entry in the audit log is written before, and is part of it.
@@ -54,7 +69,7 @@ func (h *Handler) backup(w http.ResponseWriter, r *http.Request, rt route, c *ca
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), maxBackupTime)
 	defer cancel()
-	b, err := h.Backups.Begin(ctx, req.Contents)
+	b, err := h.Backups.Begin(ctx, req.Contents, "")
 	if err != nil {
 		return err
 	}

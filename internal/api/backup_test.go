@@ -2,12 +2,16 @@ package api_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/archive"
 	"github.com/trivet-project/trivet/internal/recovery"
 )
@@ -48,5 +52,30 @@ func TestBackup(t *testing.T) {
 		if status, _ := h.ask(h.admin, "POST", "/v1/sites/"+name+"/backup", body); status < 400 || status >= 500 {
 			t.Errorf("%s of %s: %d", body, name, status)
 		}
+	}
+}
+
+// A site has a bounded number of schedules of backups, of admins only. The secret of a bucket exists, and is kept.
+func TestSchedulesAreAdmitted(t *testing.T) {
+	h, _ := newNotifiers(t, "https://receiver.example.com")
+	schedules := client.Of[trivet.BackupSchedule](h.client(h.admin))
+	b := &trivet.BackupSchedule{Meta: trivet.Meta{Name: "nightly"}, Spec: trivet.BackupScheduleSpec{
+		Every: trivet.Duration(time.Hour), S3: &trivet.BackupBucket{Location: "s3://backups", Secret: "none"}}}
+	if _, err := schedules.Create(t.Context(), b); err == nil || !strings.Contains(err.Error(), "none") {
+		t.Errorf("a secret that does not exist: %v", err)
+	}
+	b.Spec.S3.Secret = "hook"
+	for i := range trivet.MaxBackupSchedules {
+		b.Name = fmt.Sprint("b", i)
+		must(schedules.Create(t.Context(), b))(t)
+	}
+	b.Name = "more"
+	if _, err := schedules.Create(t.Context(), b); !errors.Is(err, trivet.ErrConflict) ||
+		!strings.Contains(err.Error(), "at most 16") {
+		t.Errorf("one too many: %v", err)
+	}
+	secrets := h.client(h.admin).Kind(must(trivet.LookupKind("secrets"))(t))
+	if err := secrets.Force(true).Delete(t.Context(), "hook"); !errors.Is(err, trivet.ErrConflict) {
+		t.Errorf("its secret is deleted: %v", err)
 	}
 }

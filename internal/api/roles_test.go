@@ -29,6 +29,8 @@ const routeAccess = `
 	viewer    /v1/accounts/{name}                GET
 	viewer    /v1/addresses                      GET
 	viewer    /v1/addresses/{name}               GET
+	viewer    /v1/backupschedules                GET
+	viewer    /v1/backupschedules/{name}         GET
 	viewer    /v1/blobs                          GET
 	viewer    /v1/blobs/{digest}                 GET
 	viewer    /v1/boot-ca                        GET
@@ -111,6 +113,8 @@ const routeAccess = `
 	admin     /v1/audit                          GET
 	admin     /v1/accounts                       POST
 	admin     /v1/accounts/{name}                DELETE PATCH PUT
+	admin     /v1/backupschedules                POST
+	admin     /v1/backupschedules/{name}         DELETE PATCH PUT
 	admin     /v1/heads/token                    POST
 	admin     /v1/heads/{name}/remove            POST
 	admin     /v1/keys/{name}/rotate             POST

@@ -61,6 +61,9 @@ type Manifest struct {
 	Recipient string `json:"recipient"`
 	Keys      Part   `json:"keys"`
 	Store     Part   `json:"store"`
+	// Schedule is the UID of the schedule that it was made by, and Incarnation that of the cluster; empty: none.
+	Schedule    string `json:"schedule,omitempty"`
+	Incarnation string `json:"incarnation,omitempty"`
 	// Contents: the contents of the blobs were saved with the backup, and not only their digests.
 	Contents bool             `json:"contents"`
 	Blobs    []trivet.BlobRef `json:"blobs"`

@@ -26,6 +26,15 @@ const Scheme = "s3://"
 type Config struct {
 	Endpoint string // URL of the server (default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, or that of Amazon)
 	Region   string // (default: AWS_REGION, AWS_DEFAULT_REGION, or what the server says)
+	// Keys are the credentials. With them, nothing is taken from the environment and the files of Amazon's tools, and
+	// the defaults are Amazon's server, the region that it says, and the CAs of the system.
+	Keys *Keys
+}
+
+// Keys are the credentials for a bucket. Secret is secret.
+type Keys struct {
+	ID, Secret string
+	CA         string // certificates, in PEM, that the server's is verified by; empty: those of the system
 }
 
 // Bucket is what is below a prefix in a bucket.
@@ -33,6 +42,7 @@ type Bucket struct {
 	api    *minio.Core
 	name   string
 	prefix string // "", or with a slash at its end
+	record bool   // a record names the server
 }
 
 // Bounds of a request.
@@ -70,7 +80,7 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }
 
 // Open returns what is at a location. It sends no request yet.
 func Open(location string, cfg Config) (*Bucket, error) {
-	b := &Bucket{}
+	b := &Bucket{record: cfg.Keys != nil}
 	var err error
 	if b.name, b.prefix, err = Parse(location); err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/limit"
 )
 
 const amazon = "https://s3.amazonaws.com" // the client adds the region
@@ -27,21 +28,29 @@ func (c Config) client() (*minio.Core, error) {
 	if err != nil {
 		return nil, err
 	}
-	creds, err := findCredentials()
+	creds, err := c.credentials()
 	if err != nil {
 		return nil, err
 	}
-	transport, err := newTransport()
+	cas, err := c.trusted()
 	if err != nil {
 		return nil, err
 	}
-	return minio.NewCore(host, &minio.Options{Creds: creds, Secure: secure, Transport: transport,
-		Region: cmp.Or(c.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))})
+	return minio.NewCore(host, &minio.Options{Creds: creds, Secure: secure, Transport: c.transport(cas),
+		Region: cmp.Or(c.Region, c.env("AWS_REGION"), c.env("AWS_DEFAULT_REGION"))})
+}
+
+// env returns a variable of the environment, where that is used.
+func (c Config) env(name string) string {
+	if c.Keys != nil {
+		return ""
+	}
+	return os.Getenv(name)
 }
 
 // endpoint returns the server and whether it is called by TLS.
 func (c Config) endpoint() (host string, secure bool, err error) {
-	text := cmp.Or(c.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), amazon)
+	text := cmp.Or(c.Endpoint, c.env("AWS_ENDPOINT_URL_S3"), c.env("AWS_ENDPOINT_URL"), amazon)
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil ||
 		u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
@@ -53,8 +62,11 @@ func (c Config) endpoint() (host string, secure bool, err error) {
 	return u.Host, u.Scheme == "https", nil
 }
 
-// findCredentials returns those of the environment, or of the files of Amazon's tools. Its errors do not have them.
-func findCredentials() (*credentials.Credentials, error) {
+// credentials returns those of the environment, or of the files of Amazon's tools. Its errors do not have them.
+func (c Config) credentials() (*credentials.Credentials, error) {
+	if c.Keys != nil {
+		return credentials.NewStaticV4(c.Keys.ID, c.Keys.Secret, ""), nil
+	}
 	failed := &trivet.Error{Op: "open the S3 server",
 		Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile of ~/.aws/credentials by AWS_PROFILE"}
 	id, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
@@ -75,24 +87,45 @@ func findCredentials() (*credentials.Credentials, error) {
 	return creds, nil
 }
 
-// newTransport returns a transport that trusts the system's CAs, and those in AWS_CA_BUNDLE.
-func newTransport() (http.RoundTripper, error) {
-	conf := &tls.Config{MinVersion: tls.VersionTLS12}
-	if file := os.Getenv("AWS_CA_BUNDLE"); file != "" {
-		text, err := os.ReadFile(file)
-		if conf.RootCAs = x509.NewCertPool(); err == nil && !conf.RootCAs.AppendCertsFromPEM(text) {
-			err = errors.New("it has no certificate")
-		}
-		if err != nil {
-			return nil, &trivet.Error{Op: "open AWS_CA_BUNDLE", Name: file,
-				Err: fmt.Errorf("%w: %w", trivet.ErrInvalid, err), Hint: "name a file of certificates in PEM"}
-		}
+// trusted returns the CAs that the server's certificate is verified by; nil: those of the system.
+func (c Config) trusted() (*x509.CertPool, error) {
+	if c.Keys != nil && c.Keys.CA != "" {
+		return poolOf([]byte(c.Keys.CA))
 	}
-	dialer := &net.Dialer{Timeout: 10 * time.Second}
-	return bounded{&http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
+	file := c.env("AWS_CA_BUNDLE")
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	var pool *x509.CertPool
+	if err == nil {
+		pool, err = poolOf(text)
+	}
+	if err != nil {
+		return nil, &trivet.Error{Op: "open AWS_CA_BUNDLE", Name: file,
+			Err: fmt.Errorf("%w: %w", trivet.ErrInvalid, err), Hint: "name a file of certificates in PEM"}
+	}
+	return pool, nil
+}
+
+func poolOf(text []byte) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, errors.New("it has no certificate")
+	}
+	return pool, nil
+}
+
+func (c Config) transport(cas *x509.CertPool) http.RoundTripper {
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cas}
+	dialer, proxy := &net.Dialer{Timeout: 10 * time.Second}, http.ProxyFromEnvironment
+	if c.Keys != nil { // a record names the server, which is checked here and not by a proxy
+		dialer.ControlContext, proxy = limit.CheckOutbound, nil
+	}
+	return bounded{&http.Transport{Proxy: proxy, DialContext: dialer.DialContext,
 		TLSClientConfig: conf, TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: 10 * time.Second,
 		IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 8, MaxResponseHeaderBytes: 1 << 20,
-		DisableCompression: true}}, nil
+		DisableCompression: true}}
 }
 
 // bounded bounds the bodies of responses. The largest are those of a range.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"regexp"
 
 	"github.com/minio/minio-go/v7"
 
@@ -24,17 +25,20 @@ type failure struct {
 
 var failures = map[string]failure{
 	minio.NoSuchBucket:             {trivet.ErrNotFound, "create the bucket, or correct its name"},
-	"InvalidAccessKeyId":           {trivet.ErrUnauthenticated, "check AWS_ACCESS_KEY_ID, or the profile"},
-	"XAdminUserNotFound":           {trivet.ErrUnauthenticated, "check AWS_ACCESS_KEY_ID, or the profile"},
-	"SignatureDoesNotMatch":        {trivet.ErrUnauthenticated, "check AWS_SECRET_ACCESS_KEY, or the profile"},
+	"InvalidAccessKeyId":           {trivet.ErrUnauthenticated, "check AWS_ACCESS_KEY_ID, the profile, or accessKey of the secret"},
+	"XAdminUserNotFound":           {trivet.ErrUnauthenticated, "check AWS_ACCESS_KEY_ID, the profile, or accessKey of the secret"},
+	"SignatureDoesNotMatch":        {trivet.ErrUnauthenticated, "check AWS_SECRET_ACCESS_KEY, the profile, or secretKey of the secret"},
 	"InvalidToken":                 {trivet.ErrUnauthenticated, "check AWS_SESSION_TOKEN"},
 	"ExpiredToken":                 {trivet.ErrUnauthenticated, "the session has ended: get other credentials"},
 	"RequestTimeTooSkewed":         {trivet.ErrUnauthenticated, "set the clock of this computer"},
 	minio.AccessDenied:             {trivet.ErrForbidden, permissions},
-	"PermanentRedirect":            {trivet.ErrInvalid, "name the region of the bucket by --s3-region"},
-	"AuthorizationHeaderMalformed": {trivet.ErrInvalid, "name the region of the bucket by --s3-region"},
+	"PermanentRedirect":            {trivet.ErrInvalid, "name the region of the bucket by --s3-region, or spec.s3.region"},
+	"AuthorizationHeaderMalformed": {trivet.ErrInvalid, "name the region of the bucket by --s3-region, or spec.s3.region"},
 	minio.PreconditionFailed:       {trivet.ErrExists, ""},
 }
+
+// codeForm is that of the codes of S3.
+var codeForm = regexp.MustCompile(`^[A-Za-z]{1,64}$`)
 
 // explain gives an error its kind, and says what to do next. An object that does not exist is an fs.ErrNotExist.
 func (b *Bucket) explain(ctx context.Context, op, name string, err error) error {
@@ -49,6 +53,12 @@ func (b *Bucket) explain(ctx context.Context, op, name string, err error) error 
 	}
 	e := &trivet.Error{Op: op, Name: b.Path(name)}
 	resp := minio.ToErrorResponse(err)
+	if b.record && resp.StatusCode != 0 { // who reads the record does not read by it what another server answers
+		err = fmt.Errorf("status %d", resp.StatusCode)
+		if !codeForm.MatchString(resp.Code) {
+			resp.Code = ""
+		}
+	}
 	f, known := failures[resp.Code]
 	switch {
 	case known:
@@ -62,7 +72,7 @@ func (b *Bucket) explain(ctx context.Context, op, name string, err error) error 
 		e.Hint = "see the log of the server, and run the command again"
 	default:
 		e.Err = fmt.Errorf("%w: the S3 server: %w", trivet.ErrUnavailable, err)
-		e.Hint = "check that it runs, and --s3-endpoint; then run the command again"
+		e.Hint = "check that it runs, and its endpoint; then run the command again"
 	}
 	return e
 }

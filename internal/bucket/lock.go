@@ -81,7 +81,7 @@ func (l *Lock) awaitOthers(ctx context.Context) error {
 		var old []string
 		for name, version := range others {
 			if was, known := before[name]; known && was != version {
-				return l.conflict("another backup or prune uses it", "wait until that one is complete")
+				return l.busy()
 			} else if known {
 				old = append(old, locksDir+"/"+name)
 			}
@@ -90,7 +90,7 @@ func (l *Lock) awaitOthers(ctx context.Context) error {
 		case before == nil:
 			before = others
 		case len(old) < len(others): // another one came
-			return l.conflict("another backup or prune uses it", "wait until that one is complete")
+			return l.busy()
 		case time.Since(since) > lockExpiry:
 			return l.b.remove(ctx, old...)
 		}
@@ -98,6 +98,14 @@ func (l *Lock) awaitOthers(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// ErrBusy: another process has the lock. It is a trivet.ErrConflict.
+var ErrBusy = fmt.Errorf("%w", trivet.ErrConflict)
+
+func (l *Lock) busy() error {
+	return &trivet.Error{Op: "lock", Name: l.b.Path(""), Hint: "wait until that one is complete",
+		Err: fmt.Errorf("%w: another backup or prune uses it", ErrBusy)}
 }
 
 func (l *Lock) conflict(problem, hint string) error {
@@ -199,6 +207,8 @@ func (l *Lock) remove(ctx context.Context) {
 
 // abortAll removes the incomplete uploads of files that ours reports true of.
 func (b *Bucket) abortAll(ctx context.Context, ours func(name string) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	for up := range b.api.ListIncompleteUploads(ctx, b.name, b.prefix, true) {
 		if up.Err != nil {
 			return b.explain(ctx, "list the incomplete uploads in", "", up.Err)

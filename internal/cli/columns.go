@@ -65,6 +65,16 @@ var kindColumns = map[trivet.Kind]columns{
 		return []string{string(st.State), strconv.Itoa(len(st.Pending)), strconv.FormatInt(st.Delivered, 10),
 			strconv.FormatInt(st.Dropped, 10), st.Head, st.Reason}
 	}, "STATE", "PENDING", "DELIVERED", "DROPPED", "HEAD", "REASON"),
+	"BackupSchedule": columnsOf(func(b *trivet.BackupSchedule) []string {
+		to, last := b.Spec.Directory, ""
+		if b.Spec.S3 != nil {
+			to = b.Spec.S3.Location
+		}
+		if b.Status.Last != nil {
+			last = b.Status.Last.Made.UTC().Format(time.DateTime)
+		}
+		return []string{string(b.Status.State), b.Spec.Every.String(), to, last, b.Status.Head, b.Status.Reason}
+	}, "STATE", "EVERY", "TO", "LAST", "HEAD", "REASON"),
 	"Event": columnsOf(func(e *trivet.Event) []string {
 		return []string{e.Spec.Time.UTC().Format("15:04:05.000"), e.Spec.Subject, e.Spec.Reason, e.Spec.Message}
 	}, "TIME", "SUBJECT", "REASON", "MESSAGE"),

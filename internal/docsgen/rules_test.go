@@ -17,7 +17,8 @@ const requiredFields = `
 	Network.spec.cidr Network.spec.ranges.from Network.spec.ranges.to
 	Account.spec.role
 	Notifier.spec.webhook.url Notifier.spec.webhook.secret Notifier.spec.mail.server Notifier.spec.mail.from
-	Notifier.spec.mail.to`
+	Notifier.spec.mail.to
+	BackupSchedule.spec.every BackupSchedule.spec.s3.location BackupSchedule.spec.s3.secret`
 
 // What explain calls required is what a record without it is refused for; a choice such as that of a provision's
 // machine and selector is not. Values are those that the validation permits.

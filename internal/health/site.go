@@ -24,7 +24,20 @@ func (s *Source) site(view trivet.Cluster) trivet.StatusFacts {
 		f.Notifiers = append(f.Notifiers, trivet.NotifierFacts{Name: n.Name, State: n.Status.State,
 			Reason: n.Status.Reason})
 	}
+	for b := range s.Tables.Schedules.AllShared() {
+		f.Schedules = append(f.Schedules, trivet.ScheduleFacts{Name: b.Name, State: b.Status.State,
+			Reason: b.Status.Reason, Suspended: b.Spec.Suspend, Overdue: overdue(b, f.Time)})
+	}
 	return f
+}
+
+// overdue returns for how long a schedule has had no backup that was proven, beyond twice its interval.
+func overdue(b *trivet.BackupSchedule, now time.Time) trivet.Duration {
+	last := b.Created
+	if b.Status.Last != nil {
+		last = b.Status.Last.Made
+	}
+	return trivet.Duration(max(0, now.Sub(last)-2*time.Duration(b.Spec.Every)-time.Hour).Round(time.Second))
 }
 
 // networks returns the networks, in order of name, with the heads that have an address in each.

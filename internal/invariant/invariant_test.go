@@ -198,6 +198,16 @@ func TestInvariants(t *testing.T) {
 			"warning backups: no backup is recorded | trivet backup create"}},
 		{"an old backup", func(f *trivet.StatusFacts) { f.Backups.Created.Made = now.AddDate(0, 0, -5) }, []string{
 			"warning backups: the last backup is 5 days old | trivet backup create"}},
+		{"a schedule fails", func(f *trivet.StatusFacts) {
+			f.Schedules = []trivet.ScheduleFacts{{Name: "nightly", State: trivet.BackupFailing, Reason: "no bucket"},
+				{Name: "hourly", State: trivet.BackupActive}}
+		}, []string{"warning backups: the backups of schedule nightly fail: no bucket | trivet describe backupschedule"}},
+		{"a schedule is suspended", func(f *trivet.StatusFacts) {
+			f.Schedules = []trivet.ScheduleFacts{{Name: "nightly", State: trivet.BackupFailing, Suspended: true}}
+		}, []string{"warning backups: schedule nightly is suspended | trivet patch backupschedule nightly"}},
+		{"a schedule is late", func(f *trivet.StatusFacts) {
+			f.Schedules = []trivet.ScheduleFacts{{Name: "nightly", Overdue: trivet.Duration(3 * time.Hour)}}
+		}, []string{"warning backups: schedule nightly has made no backup that is proven, for 3 hours beyond"}},
 		{"an old proof", func(f *trivet.StatusFacts) { f.Backups.Verified.Made = now.AddDate(0, 0, -9) }, []string{
 			"warning backups: the last backup that is proven to be restorable is 9 days old | trivet backup verify"}},
 		{"overdue runs", func(f *trivet.StatusFacts) {

@@ -15,7 +15,7 @@ const (
 	maxVerified = 8 * 24 * time.Hour
 )
 
-// backups: there is a recent backup, and a recent one is proven to be restorable.
+// backups: there is a recent backup, a recent one is proven to be restorable, and no schedule fails.
 func backups(f *trivet.StatusFacts, r *result) {
 	const remedy, page = "trivet backup create --to DIR --blobs", " (docs/backup.md)"
 	b := f.Backups
@@ -29,6 +29,7 @@ func backups(f *trivet.StatusFacts, r *result) {
 	case f.Time.Sub(b.Created.Made) > maxCreated:
 		r.warn(remedy+page, "the last backup is %s old", age(f.Time.Sub(b.Created.Made)))
 	}
+	schedules(f, r)
 	prove := "trivet backup verify BACKUP --key FILE" + page
 	switch {
 	case b.Verified == nil:
@@ -47,6 +48,24 @@ func backups(f *trivet.StatusFacts, r *result) {
 	if b.Created != nil && b.Verified != nil {
 		r.holds("the last backup is %s old, the last one proven restorable %s", age(f.Time.Sub(b.Created.Made)),
 			age(f.Time.Sub(b.Verified.Made)))
+	}
+}
+
+// schedules: each makes backups that are proven.
+func schedules(f *trivet.StatusFacts, r *result) {
+	all := slices.Clone(f.Schedules)
+	slices.SortFunc(all, func(a, b trivet.ScheduleFacts) int { return strings.Compare(a.Name, b.Name) })
+	for _, s := range all {
+		see := "trivet describe backupschedule " + s.Name
+		switch {
+		case s.Suspended:
+			r.warn("trivet patch backupschedule "+s.Name+` '{"spec": {"suspend": false}}'`, "schedule %s is suspended", s.Name)
+		case s.State == trivet.BackupFailing:
+			r.warn(see, "the backups of schedule %s fail%s", s.Name, because(s.Reason))
+		case s.Overdue > 0:
+			r.warn(see, "schedule %s has made no backup that is proven, for %s beyond twice its interval", s.Name,
+				age(time.Duration(s.Overdue)))
+		}
 	}
 }
 

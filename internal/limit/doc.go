@@ -11,6 +11,8 @@
 // A [Rate] bounds how often an address begins something, such as a connection with a TLS handshake, whose cost comes
 // before its caller is known.
 //
+// [CheckOutbound] bounds where this program connects to.
+//
 // A [Pool] counts amounts that are held for a short time, such as the bytes of requests' bodies.
 package limit
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/limit"
 )
 
 // Bounds of one mail.
@@ -155,7 +156,7 @@ func (m *Mail) send(c *smtp.Client, messages []Message) error {
 
 // checkAddress refuses addresses where no server can be, and those that the password may not be sent to.
 func (m *Mail) checkAddress(ctx context.Context, network, address string, c syscall.RawConn) error {
-	if err := checkAddress(ctx, network, address, c); err != nil || m.user == "" {
+	if err := limit.CheckOutbound(ctx, network, address, c); err != nil || m.user == "" {
 		return err
 	}
 	to, err := netip.ParseAddrPort(address)

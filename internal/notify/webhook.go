@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/limit"
 )
 
 // Bounds of one request.
@@ -55,7 +56,7 @@ type Webhook struct {
 // NewWebhook returns the sender for a webhook. keys are the keys of the signatures: the receiver accepts a request
 // that it can verify by one of them.
 func NewWebhook(w *trivet.Webhook, keys ...[]byte) (*Webhook, error) {
-	dialer := &net.Dialer{Timeout: requestTimeout / 2, ControlContext: checkAddress}
+	dialer := &net.Dialer{Timeout: requestTimeout / 2, ControlContext: limit.CheckOutbound}
 	config, err := tlsConfig(w.CA, "spec.webhook.ca")
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/limit"
 )
 
 var testKey = bytes.Repeat([]byte("k"), 32)
@@ -199,7 +200,7 @@ func TestAddresses(t *testing.T) {
 		"169.254.169.254:80": false, "[::ffff:169.254.169.254]:80": false, "[fe80::1]:80": false, "0.0.0.0:80": false,
 		"[::]:80": false, "224.0.0.1:80": false,
 	} {
-		if err := checkAddress(t.Context(), "tcp", address, nil); (err == nil) != ok ||
+		if err := limit.CheckOutbound(t.Context(), "tcp", address, nil); (err == nil) != ok ||
 			err != nil && !errors.Is(err, trivet.ErrForbidden) {
 			t.Errorf("%s: %v", address, err)
 		}

@@ -111,8 +111,26 @@ func (a *adapter) provision(tx *store.Tx, name string) error {
 	return a.tables.Provisions.In(tx).Put(p)
 }
 
+// suspend stops the schedules of backups: this may be a rehearsal, or older than what is in their places.
+func (a *adapter) suspend(tx *store.Tx) error {
+	for _, name := range a.tables.Schedules.Names() {
+		b, err := a.tables.Schedules.In(tx).Get(name)
+		if err != nil {
+			return err
+		}
+		b.Spec.Suspend, b.Status.Running = true, false
+		if err := a.tables.Schedules.In(tx).Put(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // cluster fences all heads, and records the recovery. It is the last change.
 func (a *adapter) cluster(tx *store.Tx) error {
+	if err := a.suspend(tx); err != nil {
+		return err
+	}
 	p := a.plan
 	for _, name := range p.Heads {
 		h, err := a.tables.Heads.In(tx).Get(name)

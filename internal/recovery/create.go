@@ -61,8 +61,12 @@ func (b *creation) run(ctx context.Context) (c Created, err error) {
 	}
 	defer file.Discard()
 	if b.contents {
-		if c.Copied, c.CopiedBytes, err = b.copyBlobs(ctx, m.Blobs); err != nil {
+		copied, err := b.copyBlobs(ctx, m.Blobs)
+		if err != nil {
 			return c, err
+		}
+		for _, ref := range copied {
+			c.Copied, c.CopiedBytes = c.Copied+1, c.CopiedBytes+ref.Bytes
 		}
 	}
 	b.name = nameOf(m)
@@ -99,13 +103,12 @@ func (b *creation) receive(ctx context.Context) (file newFile, m *archive.Manife
 	return file, m, sourceError(ctx, err)
 }
 
-// copyBlobs saves the contents of blobs that are not there yet.
-func (b *creation) copyBlobs(ctx context.Context, blobs []trivet.BlobRef) (n int, bytes int64, err error) {
+// copyBlobs saves the contents of blobs that are not there yet, and returns those.
+func (b *creation) copyBlobs(ctx context.Context, blobs []trivet.BlobRef) (missing []trivet.BlobRef, err error) {
 	saved, err := b.place.List(ctx, blobsDir)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	missing := blobs[:0:0]
 	need := int64(0)
 	for _, ref := range blobs {
 		if !isSaved(saved, ref) {
@@ -113,15 +116,14 @@ func (b *creation) copyBlobs(ctx context.Context, blobs []trivet.BlobRef) (n int
 		}
 	}
 	if err := b.writer.Space(need); err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	for _, ref := range missing {
 		if err := b.copyBlob(ctx, ref); err != nil {
-			return n, bytes, err
+			return nil, err
 		}
-		n, bytes = n+1, bytes+ref.Bytes
 	}
-	return n, bytes, nil
+	return missing, nil
 }
 
 // blobAttempts is how often the content of a blob is requested, with the pause between: a head may be lost meanwhile.

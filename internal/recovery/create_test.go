@@ -82,25 +82,25 @@ func TestBackupNeedsAKey(t *testing.T) {
 // One backup at a time is made by a head: each has a copy of the store.
 func TestOneBackupAtATime(t *testing.T) {
 	s := newSite(t, trivet.CurrentRelease)
-	first, err := s.source.Begin(t.Context(), false)
+	first, err := s.source.Begin(t.Context(), false, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.source.Begin(t.Context(), false); !errors.Is(err, trivet.ErrConflict) || hintOf(err) == "" {
+	if _, err := s.source.Begin(t.Context(), false, ""); !errors.Is(err, trivet.ErrConflict) || hintOf(err) == "" {
 		t.Errorf("a second backup: %v", err)
 	}
 	first.Close()
-	second, err := s.source.Begin(t.Context(), false)
+	second, err := s.source.Begin(t.Context(), false, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	second.Close()
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.source.Begin(cancelled, false); err == nil || errors.Is(err, trivet.ErrConflict) {
+	if _, err := s.source.Begin(cancelled, false, ""); err == nil || errors.Is(err, trivet.ErrConflict) {
 		t.Errorf("a backup that was cancelled: %v", err)
 	}
-	third, err := s.source.Begin(t.Context(), false)
+	third, err := s.source.Begin(t.Context(), false, "")
 	if err != nil {
 		t.Fatalf("after a backup that failed: %v", err)
 	}

@@ -22,10 +22,14 @@ const (
 )
 
 // dir is a directory of backups.
-type dir string
+type dir struct {
+	path     string
+	existing bool
+	reserve  int64
+}
 
 // Path returns the path of a file.
-func (d dir) Path(name string) string { return filepath.Join(string(d), name) }
+func (d dir) Path(name string) string { return filepath.Join(d.path, name) }
 
 // List lists a directory.
 func (d dir) List(_ context.Context, name string) (map[string]int64, error) {
@@ -74,8 +78,8 @@ func (f diskFile) Range(at, n int64) io.Reader { return io.NewSectionReader(f, a
 
 // Lock locks the directory.
 func (d dir) Lock(_ context.Context, create bool) (writer, error) {
-	if create {
-		if err := os.MkdirAll(string(d), 0o700); err != nil {
+	if create && !d.existing {
+		if err := os.MkdirAll(d.path, 0o700); err != nil {
 			return nil, err
 		}
 	}
@@ -85,8 +89,8 @@ func (d dir) Lock(_ context.Context, create bool) (writer, error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
-		return nil, &trivet.Error{Op: "open the directory of backups", Name: string(d),
-			Err:  fmt.Errorf("%w: another backup or prune uses it", trivet.ErrConflict),
+		return nil, &trivet.Error{Op: "open the directory of backups", Name: d.path,
+			Err:  fmt.Errorf("%w: another backup or prune uses it", ErrBusy),
 			Hint: "wait until that one is complete"}
 	}
 	if err := d.removePartial(); err != nil {
@@ -98,8 +102,8 @@ func (d dir) Lock(_ context.Context, create bool) (writer, error) {
 
 // removePartial removes what interrupted processes left.
 func (d dir) removePartial() error {
-	left, err := filepath.Glob(filepath.Join(escapeGlob(string(d)), partial+"*"))
-	blobs, err2 := filepath.Glob(filepath.Join(escapeGlob(string(d)), blobsDir, partial+"*"))
+	left, err := filepath.Glob(filepath.Join(escapeGlob(d.path), partial+"*"))
+	blobs, err2 := filepath.Glob(filepath.Join(escapeGlob(d.path), blobsDir, partial+"*"))
 	err = errors.Join(err, err2)
 	for _, path := range append(left, blobs...) {
 		err = errors.Join(err, os.Remove(path))
@@ -122,7 +126,7 @@ type dirWriter struct {
 func (d *dirWriter) Close() error { return d.lock.Close() }
 
 // Space compares with the free space of the disk.
-func (d *dirWriter) Space(bytes int64) error { return checkSpace(string(d.dir), bytes) }
+func (d *dirWriter) Space(bytes int64) error { return checkSpace(d.path, bytes+d.reserve) }
 
 // Create creates a file under another name.
 func (d *dirWriter) Create(_ context.Context, name string, size int64) (newFile, error) {

@@ -122,7 +122,7 @@ func newKey(t *testing.T, cluster, trust string) (*recovery.Key, string) {
 
 // Backup is the head's API: the stream of a backup.
 func (s *site) Backup(ctx context.Context, contents bool) (io.ReadCloser, error) {
-	b, err := s.source.Begin(ctx, contents)
+	b, err := s.source.Begin(ctx, contents, "")
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,8 @@ type Entry struct {
 	BlobBytes int64 `json:"blobBytes"`
 	Missing   int   `json:"missing"`
 
-	blobs []string // digits of their digests
+	blobs []string      // digits of their digests
+	file  *archive.File // closed, for its manifest; nil where that cannot be read
 }
 
 // The states of a backup.
@@ -89,6 +90,7 @@ func entryOf(ctx context.Context, p place, name string, saved map[string]int64) 
 		return e, nil
 	}
 	defer f.Close()
+	e.file = f
 	e.Cluster, e.Version, e.Time, e.Revision = f.Cluster, f.Version, f.Time, f.Revision
 	e.Bytes, e.Recipient, e.Contents = f.Size(), f.Recipient, f.Contents
 	for _, b := range f.Blobs {

@@ -20,10 +20,17 @@ const (
 	blobsDir = "blobs" // contents of blobs, by the hex digits of their digests
 )
 
+// ErrBusy: another backup or prune uses the place, or this head makes another backup. It is a trivet.ErrConflict.
+var ErrBusy = bucket.ErrBusy
+
 // Location is a backup, or where backups are, as an operator names it.
 type Location struct {
 	Path string        // or s3://BUCKET/PREFIX
 	S3   bucket.Config // how a bucket is reached
+	// Existing: a directory must exist to be written to; else it is created.
+	Existing bool
+	// Reserve is how many bytes of the disk of a directory are left free.
+	Reserve int64
 }
 
 // place is where backups are. The names of its files are NAME.backup and blobs/DIGITS.
@@ -72,10 +79,12 @@ func (l Location) Of(name string) string {
 	return filepath.Join(l.Path, name)
 }
 
+func (l Location) dir(path string) dir { return dir{path, l.Existing, l.Reserve} }
+
 // place returns the place that a location names.
 func (l Location) place() (place, error) {
 	if !l.isS3() {
-		return dir(l.Path), nil
+		return l.dir(l.Path), nil
 	}
 	b, err := bucket.Open(l.Path, l.S3)
 	return bucketPlace{b}, err
@@ -84,7 +93,7 @@ func (l Location) place() (place, error) {
 // file returns the place and the name of the backup that a location names.
 func (l Location) file() (place, string, error) {
 	if !l.isS3() {
-		return dir(filepath.Dir(l.Path)), filepath.Base(l.Path), nil
+		return l.dir(filepath.Dir(l.Path)), filepath.Base(l.Path), nil
 	}
 	at := strings.LastIndexByte(l.Path, '/')
 	path, name := l.Path[:at], l.Path[at+1:]

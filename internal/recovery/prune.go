@@ -24,6 +24,19 @@ func Prune(ctx context.Context, in Location, keep int) (p Pruned, err error) {
 	if keep < 1 {
 		return p, &trivet.FieldError{Field: "--keep", Problem: fmt.Sprintf("is %d; at least 1", keep)}
 	}
+	kept := map[string]int{}
+	return prune(ctx, in, nil, func(e *Entry) bool {
+		if e.State != Complete {
+			return true
+		}
+		kept[e.Cluster]++
+		return kept[e.Cluster] <= keep
+	})
+}
+
+// prune removes the backups at a location that keep, which is asked for each cluster from the newest one on, reports
+// false of, with the contents of blobs that none of the remaining ones has, and those with the digits in damaged.
+func prune(ctx context.Context, in Location, damaged []string, keep func(e *Entry) bool) (p Pruned, err error) {
 	err = withLock(ctx, in, false, func(from place, w writer) error {
 		all, err := list(ctx, from)
 		if err != nil {
@@ -31,6 +44,9 @@ func Prune(ctx context.Context, in Location, keep int) (p Pruned, err error) {
 		}
 		p = Pruned{Removed: []string{}, Kept: []string{}, Unreadable: []string{}}
 		needed := p.choose(all, keep)
+		for _, digits := range damaged {
+			delete(needed, digits)
+		}
 		if err = w.Remove(ctx, p.Removed); err == nil && len(p.Unreadable) == 0 {
 			err = p.removeBlobs(ctx, from, w, needed)
 		}
@@ -40,15 +56,12 @@ func Prune(ctx context.Context, in Location, keep int) (p Pruned, err error) {
 }
 
 // choose decides which backups are removed, and returns the digits of the blobs that the other ones need.
-func (p *Pruned) choose(all []Entry, keep int) (needed map[string]bool) {
+func (p *Pruned) choose(all []Entry, keep func(e *Entry) bool) (needed map[string]bool) {
 	needed = map[string]bool{}
-	kept := map[string]int{}
 	for _, e := range all { // the newest first
-		if e.State == Complete {
-			if kept[e.Cluster]++; kept[e.Cluster] > keep {
-				p.Removed = append(p.Removed, e.Name)
-				continue
-			}
+		if !keep(&e) {
+			p.Removed = append(p.Removed, e.Name)
+			continue
 		}
 		p.Kept = append(p.Kept, e.Name)
 		if e.Cluster == "" {

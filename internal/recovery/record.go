@@ -40,7 +40,7 @@ func (s *Source) Record(ctx context.Context, report trivet.BackupReport) error {
 		if report.Verified {
 			last = &site.Status.Backups.Verified
 		}
-		if *last != nil && (*last).Made.After(e.Made) {
+		if *last != nil && (*last).Revision > e.Revision {
 			return nil
 		}
 		*last = &e

@@ -22,7 +22,9 @@ func TestBackupIsRecorded(t *testing.T) {
 		}
 		return s.source.Record(t.Context(), r)
 	}
-	for _, err := range []error{report("b2", 0, false), report("b1", time.Hour, false), report("b1", time.Hour, true)} {
+	older := func(r *trivet.BackupReport) { r.Event.Revision = 6 }
+	for _, err := range []error{report("b2", 0, false), report("b1", time.Hour, false, older), report("b1", time.Hour, true, older),
+		report("b0", -365*24*time.Hour, false, older)} { // by a head whose clock is ahead
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,6 +36,8 @@ func (s *site) fill() {
 				Status: trivet.HeadStatus{State: trivet.HeadMember, Peer: "https://127.0.0.1:1"}}),
 			s.tables.Machines.In(tx).Put(machine("m1", trivet.MachineStatus{State: trivet.MachineAvailable, Epoch: 7,
 				AgentKey: "k", BootID: "b", Intent: &trivet.PowerIntent{Want: "cycle"}, PowerHead: "head0"})),
+			s.tables.Schedules.In(tx).Put(&trivet.BackupSchedule{Meta: trivet.Meta{Name: "nightly"},
+				Status: trivet.BackupScheduleStatus{Running: true}}),
 			s.tables.Machines.In(tx).Put(machine("m3", trivet.MachineStatus{State: trivet.MachineActive})),
 			s.tables.Machines.In(tx).Put(machine("m4", trivet.MachineStatus{State: trivet.MachineReleasing})),
 			s.tables.Machines.In(tx).Put(machine("m5", trivet.MachineStatus{State: trivet.MachineQuarantined,
@@ -101,6 +103,10 @@ func TestRecoverFromBackup(t *testing.T) {
 	tables := opened(t, dir)
 	if got := tables.Store.Revision(); got <= created.Revision+recovery.Jump {
 		t.Errorf("the revision is %d", got)
+	}
+	nightly, err := tables.Schedules.Get("nightly")
+	if err != nil || !nightly.Spec.Suspend || nightly.Status.Running {
+		t.Errorf("the schedule of backups: %+v, %v", nightly, err)
 	}
 	want := map[string]string{"m1": "unverified", "m2": "claimed", "m3": "active", "m4": "unverified",
 		"m5": "quarantined unverified", "m6": "discovered"}

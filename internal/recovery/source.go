@@ -61,8 +61,8 @@ type Backup struct {
 }
 
 // Begin makes a backup of all that was acknowledged before the call, by any head. contents says that its receiver
-// saves the contents of the blobs, too.
-func (s *Source) Begin(ctx context.Context, contents bool) (*Backup, error) {
+// saves the contents of the blobs, too. schedule is the UID of the schedule that it is made by; empty: none.
+func (s *Source) Begin(ctx context.Context, contents bool, schedule string) (*Backup, error) {
 	recipient, err := s.Recipient()
 	if err != nil {
 		return nil, err
@@ -71,11 +71,12 @@ func (s *Source) Begin(ctx context.Context, contents bool) (*Backup, error) {
 	case s.busy <- struct{}{}:
 	default:
 		return nil, &trivet.Error{Op: "back up", Hint: "wait until that one is complete",
-			Err: fmt.Errorf("%w: this head is making another backup", trivet.ErrConflict)}
+			Err: fmt.Errorf("%w: this head is making another backup", ErrBusy)}
 	}
 	b := &Backup{done: func() { <-s.busy }}
 	b.Manifest = archive.Manifest{Cluster: s.cfg.Keys.CA.Cluster(), Version: s.cfg.Version, Head: s.cfg.Head().Name,
-		Time: time.Now().UTC().Truncate(time.Second), Recipient: recipient, Contents: contents}
+		Time: time.Now().UTC().Truncate(time.Second), Recipient: recipient, Contents: contents,
+		Schedule: schedule}
 	if err = s.copyStore(ctx, b); err == nil {
 		err = s.sealKeys(b)
 	}
@@ -110,10 +111,19 @@ func (s *Source) copyStore(ctx context.Context, b *Backup) (err error) {
 	}
 	if site, err := s.cfg.Tables.Sites.Get(trivet.SiteName); err == nil {
 		b.Release = site.Status.ClusterVersion
+		b.Incarnation = incarnationOf(site)
 	}
 	b.Revision = b.store.Revision
 	b.Store = archive.Part{Bytes: b.store.Bytes, SHA256: b.store.SHA256}
 	return nil
+}
+
+// incarnationOf returns that of a cluster; empty for one that was never recovered.
+func incarnationOf(site *trivet.Site) string {
+	if site.Status.Recovered == nil {
+		return ""
+	}
+	return site.Status.Recovered.Incarnation
 }
 
 // blobs returns the blobs that records refer to, by digest.
@@ -147,13 +157,19 @@ func macOf(keys *auth.Keys) archive.MAC {
 	return ring.First().MAC
 }
 
+// Bundle returns the keys that are in the backup. They are secret.
+func (b *Backup) Bundle() auth.Bundle { return b.bundle }
+
 // Size returns the size of the file.
 func (b *Backup) Size() int64 { return int64(len(b.head)) + b.Keys.Bytes + b.Store.Bytes }
 
-// WriteTo writes the file.
-func (b *Backup) WriteTo(w io.Writer) (int64, error) {
-	return io.Copy(w, io.MultiReader(bytes.NewReader(b.head), bytes.NewReader(b.keys), b.store.File))
+// Reader reads the file, once.
+func (b *Backup) Reader() io.Reader {
+	return io.MultiReader(bytes.NewReader(b.head), bytes.NewReader(b.keys), b.store.File)
 }
+
+// WriteTo writes the file, in place of Reader.
+func (b *Backup) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, b.Reader()) }
 
 // Close releases what the backup uses. Another one may be made then.
 func (b *Backup) Close() {

@@ -31,6 +31,8 @@ type Report struct {
 	// Problems are what a restored cluster would lack, at most MaxProblems; Found is how many there are.
 	Problems []string `json:"problems"`
 	Found    int      `json:"found"`
+	// Bad are the digits of the blobs whose saved contents do not have their digests.
+	Bad []string `json:"-"`
 	// Head is how the head was started that made it.
 	Head HeadConfig `json:"head"`
 }
@@ -48,6 +50,22 @@ func (r *Report) add(format string, args ...any) {
 // of the system), decrypts every value, decodes and validates every record, and reads the contents of its blobs. An
 // error means that the backup cannot be used at all.
 func Verify(ctx context.Context, backup Location, key *Key, temp string, progress Progress) (r Report, err error) {
+	v := &verification{temp: temp, progress: progress,
+		open:  func(f *archive.File) (*auth.Keys, HeadConfig, error) { return openKeys(f, key) },
+		reads: func(trivet.BlobRef) bool { return true }}
+	return v.run(ctx, backup)
+}
+
+// verification is how a backup is verified.
+type verification struct {
+	open     func(*archive.File) (*auth.Keys, HeadConfig, error)
+	reads    func(trivet.BlobRef) bool // whether the content of a blob is read, where it was saved
+	temp     string
+	reserve  int64 // how many bytes of the disk of temp are left free
+	progress Progress
+}
+
+func (v *verification) run(ctx context.Context, backup Location) (r Report, err error) {
 	p, name, err := backup.file()
 	if err != nil {
 		return r, err
@@ -60,24 +78,24 @@ func Verify(ctx context.Context, backup Location, key *Key, temp string, progres
 	if r.Entry, err = entryOf(ctx, p, name, saved); err != nil {
 		return r, explain("verify", p.Path(name), err)
 	}
-	return r, explain("verify", p.Path(name), r.verify(ctx, p, key, temp, progress))
+	return r, explain("verify", p.Path(name), v.verify(ctx, p, &r, saved))
 }
 
-func (r *Report) verify(ctx context.Context, p place, key *Key, temp string, progress Progress) error {
+func (v *verification) verify(ctx context.Context, p place, r *Report, saved map[string]int64) error {
 	f, err := openArchive(ctx, p, r.Name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	keys, head, err := openKeys(f, key)
+	keys, head, err := v.open(f)
 	if err != nil {
 		return err
 	}
 	r.Head = head
-	if err := restored(ctx, f, keys, temp, progress, r.check); err != nil {
+	if err := v.restored(ctx, f, keys, r.check); err != nil {
 		return err
 	}
-	return r.checkBlobs(ctx, f, p, progress)
+	return v.checkBlobs(ctx, f, p, r, saved)
 }
 
 // openKeys returns the keys in a backup, and proves that a head of the cluster of these keys made it.
@@ -110,18 +128,18 @@ func openKeys(f *archive.File, key *Key) (keys *auth.Keys, head HeadConfig, err 
 }
 
 // restored calls do with the store of a backup, which is restored in a temporary directory until do has returned.
-func restored(ctx context.Context, f *archive.File, keys *auth.Keys, temp string, progress Progress,
+func (v *verification) restored(ctx context.Context, f *archive.File, keys *auth.Keys,
 	do func(context.Context, *state.Tables) error) (err error) {
-	dir, err := os.MkdirTemp(temp, "trivet-verify-")
+	dir, err := os.MkdirTemp(v.temp, "trivet-verify-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := checkSpace(dir, f.Store.Bytes+cluster.RestoreSpace); err != nil {
+	if err := checkSpace(dir, f.Store.Bytes+cluster.RestoreSpace+v.reserve); err != nil {
 		return err
 	}
 	cfg := cluster.Config{Dir: filepath.Join(dir, "store"), Name: "verify", Token: f.Cluster, Reserve: -1}
-	m := &meter{progress: progress, name: "store", total: f.Store.Bytes}
+	m := &meter{progress: v.progress, name: "store", total: f.Store.Bytes}
 	if err := cluster.Restore(ctx, cfg, m.of(f.StorePart())); err != nil {
 		return err
 	}
@@ -142,10 +160,17 @@ func restored(ctx context.Context, f *archive.File, keys *auth.Keys, temp string
 	return do(ctx, tables)
 }
 
-// checkBlobs reads the contents of the blobs that were saved.
-func (r *Report) checkBlobs(ctx context.Context, f *archive.File, p place, progress Progress) error {
+// checkBlobs reads the contents of the blobs that were saved. Of those that are not to be read it checks the sizes.
+func (v *verification) checkBlobs(ctx context.Context, f *archive.File, p place, r *Report,
+	saved map[string]int64) error {
 	for _, b := range f.Blobs {
-		err := checkBlob(ctx, p, b, progress)
+		if !v.reads(b) {
+			if f.Contents && !isSaved(saved, b) {
+				r.add("the content of blob %s is missing", b.Digest)
+			}
+			continue
+		}
+		err := checkBlob(ctx, p, b, v.progress)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -157,6 +182,8 @@ func (r *Report) checkBlobs(ctx context.Context, f *archive.File, p place, progr
 		case errors.Is(err, fs.ErrNotExist):
 			r.add("the content of blob %s is missing", b.Digest)
 		default:
+			digits, _ := archive.DigestOf(b)
+			r.Bad = append(r.Bad, digits)
 			r.add("the content of blob %s: %s", b.Digest, problemOf(err))
 		}
 	}

@@ -133,6 +133,15 @@ func (b *Blobs) Ensure(ctx context.Context, digest string) (referenced bool, err
 	return true, b.puller.Pull(ctx, use.Ref)
 }
 
+// Fetch pulls a blob that any head holds, if this one does not.
+func (b *Blobs) Fetch(ctx context.Context, d blob.Digest) error {
+	ref, err := b.Find(ctx, d)
+	if err != nil {
+		return err
+	}
+	return b.puller.Pull(ctx, ref)
+}
+
 // Delete removes a blob from every full head that responds. On one that does not it stays, unused. It fails with
 // [trivet.ErrNotFound] where none held it.
 func (b *Blobs) Delete(ctx context.Context, d blob.Digest) error {

@@ -93,10 +93,11 @@ func (s *Server) assemble(context.Context) (err error) {
 		Unseal: unsealer(s.local.Keys()), Log: s.cfg.Log.With("part", "console")})
 	view := &membership.View{Local: s.local, Records: s.records, Statuses: s.monitor.Statuses}
 	s.openHealth(view)
+	s.backups = s.backupSource()
 	s.api, err = api.New(api.Config{
 		Fleet: s.fleet, Heads: s.records, Presence: s.exchange.Tracker,
 		Keys: s.local.Keys(), Blobs: s.blobStore, Copies: s.blobs,
-		Logs: s.runLogs, Consoles: s.consoles, Backups: s.backups(), Power: s.readPower, Log: s.cfg.Log,
+		Logs: s.runLogs, Consoles: s.consoles, Backups: s.backups, Power: s.readPower, Log: s.cfg.Log,
 		Metrics: s.metrics,
 		Version: trivet.Version{Version: s.cfg.Version, Cluster: s.local.Root().Cluster(), Head: s.local.Name()},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: view.Cluster, Status: s.health.Report,
@@ -129,8 +130,8 @@ func (s *Server) assemble(context.Context) (err error) {
 	return s.listeners.listenBoot(&s.cfg, s.limits.tftp, s.netboot.OpenTFTP, probe, s.metrics)
 }
 
-// backups returns the source of the backups of this head.
-func (s *Server) backups() *recovery.Source {
+// backupSource returns the source of the backups of this head.
+func (s *Server) backupSource() *recovery.Source {
 	return recovery.NewSource(recovery.SourceConfig{Dir: s.cfg.Dir, Member: s.member, Tables: s.fleet.Tables,
 		Keys: s.local.Keys(), Version: s.cfg.Version,
 		Head: func() recovery.HeadConfig {

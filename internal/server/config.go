@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -58,6 +59,8 @@ type Config struct {
 	Shared     []netip.Prefix
 	// PowerCommands is the directory of the programs of machines whose spec.bmc.protocol is exec.
 	PowerCommands string
+	// BackupDir is the directory that the directories of scheduled backups are below; empty: none.
+	BackupDir string
 	// IPXEDir has iPXE's programs; empty: Debian's.
 	IPXEDir string
 	Log     *slog.Logger
@@ -93,6 +96,8 @@ func (c *Config) validate() error {
 			Problem: "creates a cluster, --join joins one; pass one of them"}
 	case c.StoreQuota != 0 && c.StoreQuota < minQuota:
 		return &trivet.FieldError{Field: "--store-quota", Problem: "must be at least 16MiB"}
+	case c.BackupDir != "" && overlap(c.BackupDir, c.Dir):
+		return &trivet.FieldError{Field: "--backup-dir", Problem: "has, or is in, the data directory; pass another one"}
 	case c.PerAddress < 0:
 		return &trivet.FieldError{Field: "--connections-per-address", Problem: "must be above 0"}
 	case c.Heartbeat != 0 && (c.Heartbeat < cluster.MinHeartbeat || c.Heartbeat > cluster.MaxHeartbeat):
@@ -100,6 +105,16 @@ func (c *Config) validate() error {
 			Problem: fmt.Sprintf("must be between %v and %v", cluster.MinHeartbeat, cluster.MaxHeartbeat)}
 	}
 	return c.validateVIP()
+}
+
+// overlap reports whether one of two directories is, or is in, the other one.
+func overlap(a, b string) bool {
+	a, errA := filepath.Abs(a)
+	b, errB := filepath.Abs(b)
+	in := func(inner, outer string) bool {
+		return strings.HasPrefix(inner+"/", strings.TrimSuffix(outer, "/")+"/")
+	}
+	return errA != nil || errB != nil || in(a, b) || in(b, a)
 }
 
 // addresses returns where this head is reached.

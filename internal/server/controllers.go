@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/trivet-project/trivet/internal/controller/backup"
 	"github.com/trivet-project/trivet/internal/controller/blobs"
 	"github.com/trivet-project/trivet/internal/controller/collect"
 	"github.com/trivet-project/trivet/internal/controller/console"
@@ -55,5 +56,11 @@ func (s *Server) runControllers(ctx context.Context) error {
 		notify.New(notify.Config{Head: s.local.Name(), Cluster: s.local.Root().Cluster(),
 			Tables: within(notify.Declaration), Rank: ranking.Rank, Others: others, Live: s.monitor.Live,
 			Unseal: unsealer(s.local.Keys()), Metrics: s.metrics}),
+		backup.New(backup.Config{Head: s.local.Name(), Tables: within(backup.Declaration), Rank: ranking.Rank,
+			Live: s.monitor.Live, Dir: s.cfg.BackupDir, From: func(schedule string) backup.Source {
+				return &ownBackups{source: s.backups, blobs: s.blobs, store: s.blobStore, schedule: schedule}
+			},
+			ClusterKeys: s.local.Keys(), Prove: proveBackup, Temp: s.cfg.path("proof"), Record: s.backups.Record,
+			Unseal: unsealer(s.local.Keys()), Log: s.cfg.Log.With("controller", "backup"), Metrics: s.metrics}),
 	)
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/peer"
 	"github.com/trivet-project/trivet/internal/presence"
+	"github.com/trivet-project/trivet/internal/recovery"
 	"github.com/trivet-project/trivet/internal/replica"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/state"
@@ -67,6 +68,7 @@ type Server struct {
 	logs         *runlog.Store
 	runLogs      *replica.Logs
 	consoles     *console.Consoles
+	backups      *recovery.Source
 	api          *api.Handler
 	health       *health.Source
 	deadlines    atomic.Pointer[deadline.Controller] // set once the controllers run

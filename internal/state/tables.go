@@ -31,13 +31,14 @@ const (
 	ByJoin       = "join"      // heads by the request by which they joined; compared
 	ByHead       = "head"      // tokens by the head whose credential they are; compared
 	ByNotifier   = "notifier"  // all notifiers, under IsNotifier; compared
+	BySchedule   = "schedule"  // all schedules of backups, under IsSchedule; compared
 )
 
 // AuditStream is the stream of cold data with the audit log: a [trivet.Audit] each.
 const AuditStream = "audit"
 
-// IsMember and IsNotifier are the keys of the indexes ByMember and ByNotifier.
-const IsMember, IsNotifier = "yes", "yes"
+// IsMember, IsNotifier and IsSchedule are the keys of the indexes ByMember, ByNotifier and BySchedule.
+const IsMember, IsNotifier, IsSchedule = "yes", "yes", "yes"
 
 // Tables are the typed views of the store's records.
 type Tables struct {
@@ -58,6 +59,7 @@ type Tables struct {
 	Tokens     *store.Table[trivet.Token]
 	Accounts   *store.Table[trivet.Account]
 	Notifiers  *store.Table[trivet.Notifier]
+	Schedules  *store.Table[trivet.BackupSchedule]
 	Events     *store.ColdTable[trivet.Event]
 	counts     counts
 }
@@ -123,6 +125,8 @@ func newTables(s *store.Store) *Tables {
 		Accounts: store.NewTable[trivet.Account](s),
 		Notifiers: store.NewTable(s, store.Index[trivet.Notifier]{Name: ByNotifier, Compared: true,
 			Keys: func(*trivet.Notifier) []string { return []string{IsNotifier} }}),
+		Schedules: store.NewTable(s, store.Index[trivet.BackupSchedule]{Name: BySchedule, Compared: true,
+			Keys: func(*trivet.BackupSchedule) []string { return []string{IsSchedule} }}),
 		Events: store.NewColdTable[trivet.Event](s, func(value func(field string) string) string {
 			return trivet.EventPrefix(value("spec.subject"), value("spec.subjectUID"))
 		}),
@@ -150,6 +154,7 @@ func (t *Tables) Within(s *store.Scope) *Tables {
 		Tokens:     t.Tokens.Within(s),
 		Accounts:   t.Accounts.Within(s),
 		Notifiers:  t.Notifiers.Within(s),
+		Schedules:  t.Schedules.Within(s),
 		Events:     t.Events.Within(s),
 		counts:     t.counts,
 	}

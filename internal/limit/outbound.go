@@ -1,4 +1,4 @@
-package notify
+package limit
 
 import (
 	"context"
@@ -9,9 +9,10 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// checkAddress refuses a connection to an address where no receiver can be: of this link only, such as the metadata
-// services of clouds, or of no host. It is asked for each address that is connected to, after names are resolved.
-func checkAddress(_ context.Context, _, address string, _ syscall.RawConn) error {
+// CheckOutbound refuses a connection to an address where no server is that a record may name: of this link only, such as
+// the metadata services of clouds, or of no host. It is a [net.Dialer]'s ControlContext, so it is asked for each address
+// that is connected to, after names are resolved.
+func CheckOutbound(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err

@@ -1,0 +1,157 @@
+package trivet
+
+import (
+	"regexp"
+	"strings"
+	"time"
+)
+
+// BackupSchedule makes backups of the cluster at intervals, proves that they can be restored, and removes old ones.
+type BackupSchedule struct {
+	Meta
+	Spec   BackupScheduleSpec   `json:"spec"`
+	Status BackupScheduleStatus `json:"status,omitzero"`
+}
+
+// BackupScheduleSpec is when backups are made, and where they are.
+type BackupScheduleSpec struct {
+	// Every is the time from one backup to the next, 15 minutes to 31 days.
+	Every Duration `json:"every"`
+	// Keep is how many backups are kept: older ones are removed after each new one. 0: 14.
+	Keep int `json:"keep,omitempty"`
+	// Suspend: no backups are made. A recovery of the cluster sets it.
+	Suspend bool `json:"suspend,omitempty"`
+	// Blobs saves the contents of images and platforms, too.
+	Blobs bool `json:"blobs,omitempty"`
+	// Directory is the name of a directory below that of --backup-dir of the heads, which should be on a disk that all
+	// heads have mounted. It must exist. A schedule has this or s3.
+	Directory string `json:"directory,omitempty"`
+	// S3 is an S3 bucket.
+	S3 *BackupBucket `json:"s3,omitempty"`
+}
+
+// BackupBucket is what is below a prefix in an S3 bucket.
+type BackupBucket struct {
+	Location string `json:"location"` // "s3://BUCKET/PREFIX"
+	// Endpoint is the URL of the server; empty: that of Amazon.
+	Endpoint string `json:"endpoint,omitempty"`
+	Region   string `json:"region,omitempty"` // empty: what the server says
+	// Secret is the secret with the values "accessKey" and "secretKey": "NAME" or "PROJECT/NAME".
+	Secret string `json:"secret"`
+	// CA has the certificates, in PEM, that the server's is verified by; empty: those that the host of the head trusts.
+	CA string `json:"ca,omitempty"`
+}
+
+// The values of the secret of an S3 bucket.
+const (
+	BucketAccessKey = "accessKey"
+	BucketSecretKey = "secretKey"
+)
+
+// BackupScheduleState is the state of a schedule.
+type BackupScheduleState string
+
+// The states of a schedule.
+const (
+	BackupActive  BackupScheduleState = "active"  // the last backup was made, and proven to be restorable
+	BackupFailing BackupScheduleState = "failing" // the last attempt failed; it is tried again
+)
+
+// BackupScheduleStatus is what the last attempt did.
+type BackupScheduleStatus struct {
+	State  BackupScheduleState `json:"state,omitempty"`
+	Reason string              `json:"reason,omitempty"` // why it is failing
+	// Generation is the spec's that the state is of. A change of the spec makes a backup at once.
+	Generation int64        `json:"generation,omitempty"`
+	Head       string       `json:"head,omitempty"`     // the head that made the last attempt
+	Running    bool         `json:"running,omitempty"`  // that attempt has not ended, unless the head is lost
+	Last       *BackupEvent `json:"last,omitempty"`     // the last backup that was made and proven
+	Next       time.Time    `json:"next,omitzero"`      // when the next attempt is due
+	Failures   int          `json:"failures,omitempty"` // attempts since the last success, with the one that is running
+	Events     int64        `json:"events,omitempty"`   // counts the events of this record
+}
+
+// BackupScheduleRelease is the release that added schedules of backups.
+const BackupScheduleRelease = "0.3.1"
+
+// Bounds of schedules of backups.
+const (
+	minBackupEvery    = 15 * time.Minute
+	maxBackupEvery    = 31 * 24 * time.Hour
+	maxBackupsKept    = 10_000
+	defaultBackupKeep = 14
+	// MaxBackupSchedules bounds the schedules of a site: a head makes one backup at a time.
+	MaxBackupSchedules = 16
+	// maxScheduleName leaves room for the names of the schedule's events.
+	maxScheduleName = 63
+)
+
+// Kept returns how many backups are kept.
+func (s *BackupScheduleSpec) Kept() int {
+	if s.Keep == 0 {
+		return defaultBackupKeep
+	}
+	return s.Keep
+}
+
+var (
+	directoryForm = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_.]*$`)
+	bucketForm    = regexp.MustCompile(`^s3://[a-z0-9][-.a-z0-9]{1,61}[a-z0-9](/.*)?$`)
+	regionForm    = regexp.MustCompile(`^[-A-Za-z0-9]*$`)
+)
+
+// Validate checks a schedule by itself.
+func (b *BackupSchedule) Validate() error {
+	var p problems
+	p.name(b.Name)
+	p.bytes("name", b.Name, maxScheduleName)
+	if every := time.Duration(b.Spec.Every); every < minBackupEvery || every > maxBackupEvery {
+		p.add("spec.every", "is %s; it must be from 15m to 744h", b.Spec.Every)
+	}
+	if b.Spec.Keep < 0 || b.Spec.Keep > maxBackupsKept {
+		p.add("spec.keep", "is %d; it must be from 1 to %d, or missing: %d", b.Spec.Keep, maxBackupsKept,
+			defaultBackupKeep)
+	}
+	p.bytes("spec.directory", b.Spec.Directory, 64)
+	switch dir, s3 := b.Spec.Directory, b.Spec.S3; {
+	case dir != "" && s3 != nil:
+		p.add("spec.s3", "excludes spec.directory: use a schedule for each")
+	case s3 != nil:
+		s3.validate(&p)
+	case dir == "":
+		p.add("spec.directory", "is missing, and spec.s3, too: where are the backups written to?")
+	case !directoryForm.MatchString(dir):
+		p.add("spec.directory", "%.80q must be the name of a directory below that of --backup-dir, without a slash", dir)
+	}
+	return p.err()
+}
+
+func (b *BackupBucket) validate(p *problems) {
+	p.need("spec.s3.location", b.Location)
+	p.bytes("spec.s3.location", b.Location, 600)
+	if b.Location != "" && !bucketForm.MatchString(b.Location) {
+		p.add("spec.s3.location", "%.80q must be s3://BUCKET/PREFIX", b.Location)
+	}
+	p.bytes("spec.s3.endpoint", b.Endpoint, 2<<10)
+	if problem := problemOfServer(b.Endpoint); b.Endpoint != "" && problem != "" {
+		p.add("spec.s3.endpoint", "%s", problem)
+	}
+	p.bytes("spec.s3.region", b.Region, 64)
+	if !regionForm.MatchString(b.Region) {
+		p.add("spec.s3.region", "%.80q must have letters, digits and hyphens only", b.Region)
+	}
+	p.need("spec.s3.secret", b.Secret)
+	p.clusterRef("spec.s3.secret", b.Secret)
+	validateCA(p, "spec.s3.ca", b.CA)
+}
+
+// problemOfServer returns what is wrong with the URL of a server; empty: nothing.
+func problemOfServer(text string) string {
+	if problem := problemOfURL(text); problem != "" {
+		return problem
+	}
+	if _, rest, _ := strings.Cut(strings.TrimSuffix(text, "/"), "://"); strings.ContainsAny(rest, "/?#") {
+		return "must end after the host or the port"
+	}
+	return ""
+}
