@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
@@ -37,6 +38,7 @@ func (s *site) fill() {
 			s.tables.Machines.In(tx).Put(machine("m1", trivet.MachineStatus{State: trivet.MachineAvailable, Epoch: 7,
 				AgentKey: "k", BootID: "b", Intent: &trivet.PowerIntent{Want: "cycle"}, PowerHead: "head0"})),
 			s.tables.Schedules.In(tx).Put(&trivet.BackupSchedule{Meta: trivet.Meta{Name: "nightly"},
+				Spec:   trivet.BackupScheduleSpec{Every: trivet.Duration(time.Hour), Directory: "d"},
 				Status: trivet.BackupScheduleStatus{Running: true}}),
 			s.tables.Machines.In(tx).Put(machine("m3", trivet.MachineStatus{State: trivet.MachineActive})),
 			s.tables.Machines.In(tx).Put(machine("m4", trivet.MachineStatus{State: trivet.MachineReleasing})),

@@ -332,7 +332,8 @@ func TestLostAttempts(t *testing.T) {
 			t.Errorf("begun twice: %+v, %v", again, err)
 		}
 	}
-	s.set(func(st *trivet.BackupScheduleStatus) { st.Next = time.Time{} })
+	s.set(func(st *trivet.BackupScheduleStatus) { st.Head, st.Next = "head1", time.Time{} })
+	s.Live = func(string) bool { return false }
 	s.reconcile()
 	if first || !second {
 		t.Errorf("ranks are asked for the first attempts: %v, for others: %v", first, second)
