@@ -11,6 +11,7 @@ type RenderRequest struct {
 // Rendered is the run that a provision would start. What may be secret in it is hidden.
 type Rendered struct {
 	Workflow Workflow `json:"workflow"`
-	// Waits is why the provision would wait for its machine now; empty where it would claim it at once.
+	// Waits is why the provision would wait now: for the state of its machine, or for an address. It is empty also where
+	// only the claim would show that: other provisions may come before.
 	Waits string `json:"waits,omitempty"`
 }

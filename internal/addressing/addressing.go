@@ -91,6 +91,8 @@ type Request struct {
 	Server netip.Addr // this head's own address on the network; no port gets it
 	Port   string     // of the switch, as a relay names it (option 82); empty if none does
 	Wait   Waiter     // asked before a call waits for the store; may be nil
+
+	predict bool // neither the offer is noted nor that the network is full
 }
 
 // Waiter is asked before a call waits for something else than memory. Where Yield is false, too many wait already.

@@ -21,8 +21,13 @@ type Proposal struct {
 
 // Propose returns the address that the boot port of a machine will get by DHCP, or nil where it has an address, or
 // where its network is not known: without a fixed address, that is where there are several networks. It writes
-// nothing.
-func (l *Leases) Propose(m *trivet.Machine) (*Proposal, error) {
+// nothing, and offers the address to no other port for a while.
+func (l *Leases) Propose(m *trivet.Machine) (*Proposal, error) { return l.proposal(m, false) }
+
+// Predict returns what Propose would, and notes nothing.
+func (l *Leases) Predict(m *trivet.Machine) (*Proposal, error) { return l.proposal(m, true) }
+
+func (l *Leases) proposal(m *trivet.Machine, predict bool) (*Proposal, error) {
 	if len(m.Spec.NICs) == 0 {
 		return nil, nil
 	}
@@ -35,7 +40,7 @@ func (l *Leases) Propose(m *trivet.Machine) (*Proposal, error) {
 	if n == nil || n.Record.Spec.DHCP != "" && n.Record.Spec.DHCP != "server" {
 		return nil, nil
 	}
-	r := &Request{MAC: m.Spec.NICs[0].MAC, Machine: m, Network: n}
+	r := &Request{MAC: m.Spec.NICs[0].MAC, Machine: m, Network: n, predict: predict}
 	a, err := l.Offer(r)
 	if errors.Is(err, trivet.ErrInvalid) { // the network has no range for known machines
 		return nil, nil

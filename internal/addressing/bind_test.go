@@ -13,6 +13,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
+	"github.com/trivet-project/trivet/internal/ipam"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/storetest"
@@ -186,6 +187,72 @@ func TestNoLeaseWithoutCommit(t *testing.T) {
 	leader.hold()
 	refused("no leader answers")
 	leader.release()
+}
+
+// A prediction is what a proposal would be. It keeps no address from another port, and no network from being searched.
+func TestPredictNotesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, addressing.Config{})
+	r := f.request(t, knownMAC)
+	other := f.request(t, fixedMAC)
+	m2 := *other.Machine
+	m2.Spec.NICs = []trivet.NIC{{MAC: fixedMAC}}
+	other.Machine = &m2
+	propose := func(predict bool) string {
+		propose := f.Propose
+		if predict {
+			propose = f.Predict
+		}
+		p, err := propose(r.Machine)
+		must(t, err)
+		_, err = f.Store.Update(t.Context(), func(tx *store.Tx) error {
+			a, _, err := p.Assign(tx)
+			must(t, err)
+			other.Hint = ip(a.Name)
+			return errTried
+		})
+		if !errors.Is(err, errTried) {
+			t.Fatal(err)
+		}
+		return other.Hint.String()
+	}
+	predicted := propose(true)
+	if a, err := f.Offer(other); err != nil || a != other.Hint {
+		t.Errorf("after the prediction of %s, another port is offered %s, %v", other.Hint, a, err)
+	}
+	f.Withdraw(other.Hint, fixedMAC)
+	if proposed := propose(false); proposed != predicted {
+		t.Errorf("predicted %s, proposed %s", predicted, proposed)
+	}
+	a, err := f.Offer(other)
+	if err != nil || a == other.Hint {
+		t.Errorf("after the proposal of %s, another port is offered %s, %v", other.Hint, a, err)
+	}
+	f.Withdraw(a, fixedMAC)
+
+	for _, a := range []string{"10.0.0.100", "10.0.0.101"} {
+		f.take(t, a)
+	}
+	if p, err := f.Predict(r.Machine); !errors.Is(err, ipam.ErrFull) {
+		t.Errorf("in a full network: %+v, %v", p, err)
+	}
+	_, err = f.Store.Update(t.Context(), func(tx *store.Tx) error { return f.Addresses.In(tx).Delete("10.0.0.100") })
+	must(t, err)
+	if a, err := f.Offer(r); err != nil || a != ip("10.0.0.100") {
+		t.Errorf("when an address is free again: %s, %v", a, err)
+	}
+}
+
+var errTried = errors.New("tried only")
+
+// take assigns an address to another machine.
+func (f *fixture) take(t *testing.T, address string) {
+	t.Helper()
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return f.Addresses.In(tx).Create(&trivet.Address{Meta: trivet.Meta{Name: address}, Spec: trivet.AddressSpec{
+			Network: "lan", MAC: "52:54:00:00:01:" + address[len(address)-2:], Machine: "m3", MachineUID: "u3"}})
+	})
+	must(t, err)
 }
 
 // A head that has not observed yet that another one assigned an address to a machine's port refuses a further one, by

@@ -40,10 +40,15 @@ func (l *Leases) Offer(r *Request) (netip.Addr, error) {
 		if errors.Is(err, ipam.ErrFull) {
 			return l.reclaim(r, now, err)
 		}
-		if err != nil || l.offered.add(a, r.MAC, r.Machine != nil, now) {
+		if err != nil || l.note(r, a, now) {
 			return a, err
 		}
 	}
+}
+
+// note notes an offer to the port; it is false if the address was offered to another port meanwhile.
+func (l *Leases) note(r *Request, a netip.Addr, now time.Time) bool {
+	return r.predict || l.offered.add(a, r.MAC, r.Machine != nil, now)
 }
 
 // Offered notes that another head offered an address to a port, so that this one offers it to no other.
@@ -90,11 +95,13 @@ func (l *Leases) reclaim(r *Request, now time.Time, full error) (netip.Addr, err
 	record := ipam.Reclaim(r.Network.Record, r.use(), l.Addresses.SharedBy(state.ByNetwork, r.Network.Record.Name),
 		l.overdue(r))
 	if record == nil {
-		r.Network.setFull(r.use(), now)
+		if !r.predict {
+			r.Network.setFull(r.use(), now)
+		}
 		return netip.Addr{}, full
 	}
 	a, err := netip.ParseAddr(record.Name)
-	if err == nil && !l.offered.add(a, r.MAC, r.Machine != nil, now) {
+	if err == nil && !l.note(r, a, now) {
 		err = full // it was offered to another port meanwhile; the client asks again
 	}
 	return a, err

@@ -51,8 +51,8 @@ func typedAdmission[P trivet.Record](admit func(c *change, old, next P) error) a
 // admit validates a record by itself and by its kind's admission.
 func (h *Handler) admit(c *change) error {
 	if c.new != nil {
-		if err := errors.Join(c.validate(), c.admitReferences()); err != nil {
-			return c.named(err)
+		if err := c.check(); err != nil {
+			return err
 		}
 	}
 	if admit := h.admission[c.info.Kind]; admit != nil {
@@ -60,6 +60,9 @@ func (h *Handler) admit(c *change) error {
 	}
 	return nil
 }
+
+// check validates the record by itself and by what it refers to.
+func (c *change) check() error { return c.named(errors.Join(c.validate(), c.admitReferences())) }
 
 // validate validates the record by itself. What an earlier release permitted may stay as it is.
 func (c *change) validate() error {

@@ -38,7 +38,7 @@ func (h *Handler) serveAudited(w http.ResponseWriter, r *http.Request, rt route,
 	})
 	err := rt.serve(w, r.WithContext(ctx), c)
 	switch {
-	case errors.Is(err, trivet.ErrForbidden), errors.Is(err, trivet.ErrInvalid):
+	case errors.Is(err, trivet.ErrForbidden), errors.Is(err, trivet.ErrInvalid) && !rt.preview:
 		h.auditRefused(r.Context(), about, err)
 	case err == nil && rt.outside:
 		h.writeAudit(r.Context(), about)

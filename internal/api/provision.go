@@ -35,8 +35,8 @@ func (h *Handler) provisionRoutes() {
 		status: http.StatusNoContent, summary: "Give a provision that failed another run",
 		in: reflect.TypeFor[trivet.RetryRequest](), serve: h.retry})
 	h.add(route{method: "POST", path: inProject + "provisions/render", verb: auth.Write, kind: "Provision",
-		summary: "Show the run that a provision would start, without starting it",
-		in:      reflect.TypeFor[trivet.RenderRequest](), out: reflect.TypeFor[trivet.Rendered](), serve: h.render})
+		summary: "Show the run that a provision would start, without starting it", preview: true,
+		in: reflect.TypeFor[trivet.RenderRequest](), out: reflect.TypeFor[trivet.Rendered](), serve: h.render})
 	h.add(route{method: "POST", path: one + "replace", verb: auth.Write, kind: "Provision",
 		status: http.StatusNoContent, summary: "Replace the machine of a provision by another one",
 		in: reflect.TypeFor[trivet.ReplaceRequest](), serve: h.replaceMachine})

@@ -11,8 +11,8 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// rendering is a request for the run that a provision would start. Its transaction applies the template, admits the
-// provision and claims the machine as requests for that would, and is not committed.
+// rendering is a request for the run that a provision would start. Its transaction applies the template and claims the
+// machine as requests for that would, and is not committed.
 type rendering struct {
 	*Handler
 	caller    *caller
@@ -41,7 +41,9 @@ func (h *Handler) render(w http.ResponseWriter, r *http.Request, c *caller) erro
 	if !errors.Is(err, errDryRun) {
 		return rn.mask.hideInError(rn.provision.Spec.Template, err)
 	}
-	rn.mask.hideInRun(&run.Spec)
+	if err := rn.mask.hideInRun(r.Context(), &run.Spec); err != nil {
+		return err
+	}
 	return respond(w, http.StatusOK, trivet.Rendered{Workflow: *run, Waits: rn.preview.Waits})
 }
 
@@ -66,6 +68,9 @@ func (h *Handler) readRendering(w http.ResponseWriter, r *http.Request, c *calle
 	if p.Spec.Machine == "" {
 		return nil, &trivet.FieldError{Field: "spec.machine", Problem: "is missing; name the machine to render for"}
 	}
+	if err := trivet.ValidateWritten(p); err != nil {
+		return nil, &trivet.Error{Op: "render", Kind: "Provision", Name: p.Name, Err: err}
+	}
 	if t := req.Template; t != nil {
 		if err := h.adopt(cmp.Or(t.Project, project), t); err != nil {
 			return nil, err
@@ -87,7 +92,8 @@ func (h *Handler) adopt(project string, r trivet.Record) error {
 	return (&writer{h: h, info: info, project: project}).adopt(r)
 }
 
-// render is called within the transaction, and may run again.
+// render is called within the transaction, and may run again. What the admission of a provision finds in its template,
+// the claim finds with its place.
 func (rn *rendering) render(tx *store.Tx) (*trivet.Workflow, error) {
 	if err := rn.applyTemplate(tx); err != nil {
 		return nil, err
@@ -96,7 +102,11 @@ func (rn *rendering) render(tx *store.Tx) (*trivet.Workflow, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := rn.admitIn(tx, nil, p); err != nil {
+	c, err := rn.changeIn(tx, nil, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.check(); err != nil {
 		return nil, err
 	}
 	t, err := rn.Fleet.Templates.In(tx).Get(trivet.Resolve(p.Project, p.Spec.Template))
@@ -135,9 +145,14 @@ func (rn *rendering) applyTemplate(tx *store.Tx) error {
 
 // admitIn admits a record as a request that writes it does.
 func (rn *rendering) admitIn(tx *store.Tx, old, next trivet.Record) error {
-	info, err := trivet.LookupKind(string(trivet.KindOf(next)))
+	c, err := rn.changeIn(tx, old, next)
 	if err != nil {
 		return err
 	}
-	return rn.admit(&change{held: heldBlobs{}, caller: rn.caller, tx: tx, info: info, old: old, new: next})
+	return rn.admit(c)
+}
+
+func (rn *rendering) changeIn(tx *store.Tx, old, next trivet.Record) (*change, error) {
+	info, err := trivet.LookupKind(string(trivet.KindOf(next)))
+	return &change{held: heldBlobs{}, caller: rn.caller, tx: tx, info: info, old: old, new: next}, err
 }

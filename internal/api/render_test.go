@@ -1,7 +1,11 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,7 +90,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// What is wrong is a field, without the values of secrets.
+// What is wrong is a field, without the values of secrets. It is not in the audit log.
 func TestRenderRefuses(t *testing.T) {
 	t.Parallel()
 	h := renderHead(t)
@@ -97,6 +101,11 @@ func TestRenderRefuses(t *testing.T) {
 	mode := commandTemplate("new", "true")
 	mode.Spec.Actions[0] = trivet.Action{Name: "one", Use: "file",
 		With: map[string]any{"path": "/x", "content": "x", "mode": "{{.Params.dbPassword}}"}}
+	many := map[string]string{}
+	for i := range 40_000 {
+		many[fmt.Sprint("key", i)] = fmt.Sprint("value", i)
+	}
+	before := h.fleet.Store.Revision()
 	for _, c := range []struct {
 		name           string
 		req            trivet.RenderRequest
@@ -114,9 +123,12 @@ func TestRenderRefuses(t *testing.T) {
 			"names image os, which does not exist"},
 		{"a secret in a problem", renderRequest("new", "m1", map[string]string{"who": "a", "dbPassword": "hunter2"}), mode,
 			"spec.actions[0].with.mode", "[hidden]"},
+		{"too many parameters", renderRequest("stored", "m1", many), nil, "spec.parameters", "at most 64"},
 	} {
 		c.req.Template = c.template
-		_, err := cl.Render(t.Context(), "default", c.req)
+		ctx, cancel := context.WithTimeout(t.Context(), storeTimeout)
+		_, err := cl.Render(ctx, "default", c.req)
+		cancel()
 		fields := apitypes.FieldErrors(err)
 		if len(fields) != 1 || fields[0].Field != c.field || !strings.Contains(fields[0].Problem, c.problem) ||
 			strings.Contains(err.Error(), "hunter2") {
@@ -126,5 +138,16 @@ func TestRenderRefuses(t *testing.T) {
 	if _, err := cl.Render(t.Context(), "default", renderRequest("stored", "m9", who)); err == nil ||
 		!strings.Contains(err.Error(), "get machine m9: not found") {
 		t.Errorf("a machine that does not exist: %v", err)
+	}
+	if now := h.fleet.Store.Revision(); now != before {
+		t.Errorf("revision %d, want %d: something was stored: %q", now, before, h.audit(client.AuditOptions{}))
+	}
+	viewer := h.client(h.account("viewer", "viewer"))
+	if _, err := viewer.Render(t.Context(), "default", renderRequest("stored", "m1", who)); !errors.Is(err,
+		trivet.ErrForbidden) {
+		t.Errorf("a viewer: %v", err)
+	}
+	if got := h.audit(client.AuditOptions{}); !slices.Equal(got, []string{"viewer render Provision/ forbidden"}) {
+		t.Errorf("the audit log: %q", got)
 	}
 }

@@ -27,6 +27,7 @@ type route struct {
 	schema  *huma.Schema // of the response, instead of out
 	status  int          // of success; 0 means 200
 	outside bool         // it changes what is not a record
+	preview bool         // it changes nothing, so that invalid requests are not in the audit log
 	serve   func(w http.ResponseWriter, r *http.Request, c *caller) error
 }
 

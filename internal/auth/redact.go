@@ -22,19 +22,24 @@ func Redact(text string) string {
 	return agentForm.ReplaceAllString(text, "${1}"+hidden)
 }
 
-// secretWords are words in the names of headers, parameters and variables whose values are hidden.
-var secretWords = []string{"token", "secret", "pass", "private", "signature", "credential", "authorization", "cookie",
-	"api-key", "apikey", "x-amz-security"}
+// secretName matches the names of headers, parameters and variables whose values are hidden, in lower case with _ between
+// words: by what they contain, by a word, and by their end, which is not that of bypass.
+var secretName = regexp.MustCompile(`token|secret|passw|passphrase|signature|credential|authorization|cookie` +
+	`|api_?key|(^|_)pass(_|$)|(^|_)(private|sig)$|(key|pwd|psk|[^y]pass)_?[0-9]*$`)
 
-// IsSecretName reports whether a value of this name may be secret.
+// innerWord is where a word begins within a name such as privateKey.
+var innerWord = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+// IsSecretName reports whether a value of this name may be secret: of dbPassword, DB_PWD or luks-key.
 func IsSecretName(name string) bool {
-	name = strings.ToLower(name)
-	for _, word := range secretWords {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return name == "sig" || name == "key"
+	words := strings.ReplaceAll(innerWord.ReplaceAllString(name, "${1}_$2"), "-", "_")
+	return secretName.MatchString(strings.ToLower(words))
+}
+
+// IsSecretParameter reports whether the value of a parameter may be secret that has this name in a URL.
+func IsSecretParameter(raw string) bool {
+	name, err := url.QueryUnescape(raw)
+	return err != nil || IsSecretName(name)
 }
 
 // RedactURL returns a URL for logs: without the password, the values of secret parameters, and Trivet's tokens.
@@ -48,8 +53,7 @@ func RedactURL(u *url.URL) string {
 	parts := strings.Split(c.RawQuery, "&")
 	for i, part := range parts {
 		raw, _, has := strings.Cut(part, "=")
-		name, err := url.QueryUnescape(raw)
-		if has && (err != nil || IsSecretName(name)) {
+		if has && IsSecretParameter(raw) {
 			parts[i] = raw + "=" + hidden
 		}
 	}

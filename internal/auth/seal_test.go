@@ -143,6 +143,22 @@ func TestSecretDoesNotShow(t *testing.T) {
 	}
 }
 
+func TestSecretNames(t *testing.T) {
+	for _, name := range []string{"password", "dbPassword", "DB_PASS", "rootpass", "pass_1", "DB_PWD", "PSK", "wifi-psk",
+		"API_KEY", "API_KEY_2", "apiKeys", "api-key", "ACCESS_KEY", "accessKey", "LUKS_KEY", "lukskey", "private",
+		"privateKey", "key", "sig", "X-Auth-Token", "X-Amz-Security-Token", "clientSecret", "Authorization", "Cookie"} {
+		if !IsSecretName(name) {
+			t.Errorf("%s is shown", name)
+		}
+	}
+	for _, name := range []string{"bypass", "BYPASS", "noBypass", "privateNetwork", "private_cidr", "keyboard",
+		"hostname", "disk", "passive", "design", ""} {
+		if IsSecretName(name) {
+			t.Errorf("%s is hidden", name)
+		}
+	}
+}
+
 func TestRedact(t *testing.T) {
 	keys := newKeys(t, "c1")
 	id, plain, _ := NewToken()

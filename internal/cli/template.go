@@ -37,7 +37,8 @@ func (a *app) templateTest() *cobra.Command {
 			"that of a file, which need not be applied; other records of the file are not used. The machine may be in\n" +
 			"use: then it is shown what a provision would wait for.\n\n" +
 			"User-data, network-data, passwords in URLs, and values with the name of a secret, such as a parameter\n" +
-			"password or a variable API_TOKEN, are hidden. The exit status is 0 if the template renders.",
+			"password or a variable API_TOKEN, are hidden; in texts, those of at least 6 characters. The exit status is\n" +
+			"0 if the template renders.",
 		Example: "  trivet template test debian --machine m1\n" +
 			"  trivet template test debian --machine m1 --param disk=/dev/sda --hostname web1\n" +
 			"  trivet template test -f debian.yaml --machine m1 -o yaml",

@@ -27,6 +27,8 @@ type Fleet struct {
 	// Propose returns the address that DHCP will give to a machine which has none; nil where it has one, or where its
 	// network is not known. Where Propose is nil, none is assigned at a claim.
 	Propose func(*trivet.Machine) (*addressing.Proposal, error)
+	// Predict returns what Propose would, and notes nothing. Where Predict is nil, previews assign no address.
+	Predict func(*trivet.Machine) (*addressing.Proposal, error)
 	// Learnt returns what was learnt of earlier runs. Where it is nil, nothing was.
 	Learnt func() *learnt.Book
 	// Metrics count the transitions that this head commits; nil: they are not counted.

@@ -34,11 +34,16 @@ func (f *Fleet) bootAddress(m *trivet.Machine) *trivet.Address {
 
 // propose returns an address for a machine that has none, as far as its network is known.
 func (f *Fleet) propose(machine string) (*addressing.Proposal, error) {
+	return f.proposeBy(f.Propose, machine)
+}
+
+func (f *Fleet) proposeBy(propose func(*trivet.Machine) (*addressing.Proposal, error), machine string) (
+	*addressing.Proposal, error) {
 	m, err := f.Machines.GetShared(machine)
-	if err != nil || f.Propose == nil {
+	if err != nil || propose == nil {
 		return nil, nil
 	}
-	return f.Propose(m)
+	return propose(m)
 }
 
 // networkFor returns the network configuration of the machine's boot port: that of the address that moves to it. One

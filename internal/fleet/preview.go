@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
@@ -10,26 +11,27 @@ import (
 
 // Preview is the run that a provision would start on the machine that it names.
 type Preview struct {
-	// Waits is why the provision would wait for the machine now; empty where it would not.
+	// Waits is why the provision would wait now: for the state of the machine, or for an address. It is empty also where
+	// only the claim would show that: other provisions may come before.
 	Waits   string
 	fleet   *Fleet
 	address *addressing.Proposal
+	refused error // why there is no address
 }
 
-// Preview does what precedes the transaction of a claim.
+// Preview does what precedes the transaction of a claim, and keeps no address for the machine.
 func (f *Fleet) Preview(p *trivet.Provision) (*Preview, error) {
 	v := &Preview{fleet: f}
 	if m, why := f.choose(p); m == nil {
 		v.Waits = why
 	}
-	address, err := f.propose(p.Spec.Machine)
-	if errors.Is(err, trivet.ErrUnavailable) {
-		return nil, err
+	v.address, v.refused = f.proposeBy(f.Predict, p.Spec.Machine)
+	if errors.Is(v.refused, trivet.ErrUnavailable) {
+		return nil, v.refused
 	}
-	if err != nil && v.Waits == "" {
-		v.Waits = err.Error()
+	if v.refused != nil && v.Waits == "" {
+		v.Waits = v.refused.Error()
 	}
-	v.address = address
 	return v, nil
 }
 
@@ -41,7 +43,16 @@ func (v *Preview) Run(tx *store.Tx, p *trivet.Provision) (*trivet.Workflow, erro
 	}
 	t.machine.Status.State = trivet.MachineClaimed
 	if _, _, err := v.fleet.begin(t, p, v.address); err != nil {
-		return nil, err
+		return nil, v.explain(err)
 	}
 	return t.workflow, v.fleet.checkNew(t)
+}
+
+// explain adds to what is wrong why there is no address: the template may need one.
+func (v *Preview) explain(err error) error {
+	if v.refused == nil || !errors.Is(err, trivet.ErrInvalid) {
+		return err
+	}
+	return errors.Join(err, &trivet.FieldError{Field: "spec.machine",
+		Problem: fmt.Sprintf("names one that gets no address now: %v", v.refused)})
 }
