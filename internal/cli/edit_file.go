@@ -16,10 +16,12 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // editFile is the file of an edit: a header of comments, and the record.
 type editFile struct {
+	kind   trivet.KindInfo
 	path   string // in a directory of its own, which has what the editor writes beside it, too
 	about  string // begins the header
 	before map[string]any
@@ -39,7 +41,7 @@ func newEditFile(info trivet.KindInfo, name string, raw json.RawMessage, hidePro
 	if err != nil {
 		return nil, err
 	}
-	f := &editFile{path: filepath.Join(dir, name+".yaml"), body: string(text),
+	f := &editFile{kind: info, path: filepath.Join(dir, name+".yaml"), body: string(text),
 		about: "Labels and spec of " + title(info, name) + " can be changed. Save the file, and leave the editor.\n" +
 			"Without a change, nothing is written. These lines are ignored.\n"}
 	if info.Kind == "Secret" {
@@ -111,7 +113,8 @@ func (f *editFile) parse(header int) (*document, error) {
 	return docs[0], nil
 }
 
-// patch returns the merge patch of the edit; nil: nothing changes.
+// patch returns the merge patch of the edit; nil: nothing changes. Values are validated by the head, which permits what
+// an earlier release permitted.
 func (f *editFile) patch() ([]byte, error) {
 	doc, err := f.parse(0)
 	if err != nil || doc == nil {
@@ -127,7 +130,7 @@ func (f *editFile) patch() ([]byte, error) {
 	if reflect.DeepEqual(f.before, after) {
 		return nil, nil
 	}
-	if _, err := doc.manifest(); err != nil {
+	if err := apitypes.CheckEdit(f.before, after, reflect.TypeOf(f.kind.New())); err != nil {
 		return nil, err
 	}
 	before, err := json.Marshal(f.before)
