@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -82,11 +83,15 @@ func (f *editFile) open(a *app) (changed bool, err error) {
 	cmd := exec.Command("sh", "-c", editor+` "$1"`, "sh", f.path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, a.screen, a.status
 	failure := cmd.Run()
-	text, err := a.readFile(f.path)
+	text, err := a.readBytes(f.path)
+	if err == nil && isUTF16(text) { // a header cannot be written before it
+		_, err = plainText(f.path, text)
+	}
 	if err != nil {
+		f.edited = !errors.Is(err, fs.ErrNotExist)
 		return false, err
 	}
-	body := string(text)
+	body := strings.TrimPrefix(string(text), "\ufeff")
 	for strings.HasPrefix(body, "#") {
 		_, body, _ = strings.Cut(body, "\n")
 	}
@@ -101,7 +106,12 @@ func (f *editFile) open(a *app) (changed bool, err error) {
 
 // parse returns the document below a header of so many lines; nil: it is empty.
 func (f *editFile) parse(header int) (*document, error) {
-	docs, err := parseYAML(filepath.Base(f.path), []byte(strings.Repeat("\n", header)+f.body))
+	name := filepath.Base(f.path)
+	text, err := plainText(name, []byte(strings.Repeat("\n", header)+f.body))
+	if err != nil {
+		return nil, err
+	}
+	docs, err := parseYAML(name, text)
 	switch {
 	case err != nil:
 		return nil, err
