@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"os/signal"
 
 	"github.com/spf13/cobra"
 
@@ -83,7 +81,7 @@ func (a *app) editRecord(ctx context.Context, kind client.Kind, name string) err
 func (e *editing) run(ctx context.Context) (verb string, err error) {
 	var refused error
 	for range maxEdits {
-		changed, err := e.file.open(e.app)
+		changed, err := e.open(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -110,6 +108,15 @@ func (e *editing) run(ctx context.Context) (verb string, err error) {
 	return "", refused
 }
 
+// open opens the file in the editor. After SIGTERM, nothing more is written.
+func (e *editing) open(ctx context.Context) (changed bool, err error) {
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	e.Signals.inEditor(func() { changed, err = e.file.open(e.app) })
+	return changed, errors.Join(err, ctx.Err())
+}
+
 // canCorrect reports whether another edit may help.
 func canCorrect(err error) bool {
 	for _, target := range []error{trivet.ErrInvalid, trivet.ErrExists, trivet.ErrConflict, trivet.ErrTooLarge} {
@@ -120,11 +127,8 @@ func canCorrect(err error) bool {
 	return false
 }
 
-// write writes the change where the record is as it was read. A change of its status meanwhile does no harm. Ctrl-C in
-// the editor, which the command receives, too, has no effect on it.
+// write writes the change where the record is as it was read. A change of its status meanwhile does no harm.
 func (e *editing) write(ctx context.Context, patch []byte) error {
-	ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt)
-	defer stop()
 	for range maxEdits {
 		_, err := e.kind.Patch(ctx, e.read.Name, patch, e.read.Revision)
 		if !errors.Is(err, trivet.ErrConflict) {
