@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/google/renameio/v2"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
@@ -64,9 +65,10 @@ func newEditFile(info trivet.KindInfo, name string, raw json.RawMessage, hidePro
 
 func (f *editFile) remove() error { return os.RemoveAll(filepath.Dir(f.path)) }
 
-// write writes the file with a header of these lines.
+// write replaces the file by one with a header of these lines. Where that fails, such as on a full disk, it stays as it
+// is.
 func (f *editFile) write(header string) error {
-	return os.WriteFile(f.path, []byte(commented(header)+f.body), 0o600)
+	return renameio.WriteFile(f.path, []byte(commented(header)+f.body), 0o600, renameio.WithTempDir(filepath.Dir(f.path)))
 }
 
 func commented(text string) string {

@@ -2,6 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -32,6 +37,28 @@ func TestEditOfEarlierRecord(t *testing.T) {
 	f.body += "labels: {a: b}\n"
 	if patch, err := f.patch(); err != nil || string(patch) != `{"labels":{"a":"b"}}` {
 		t.Errorf("%s, %v", patch, err)
+	}
+}
+
+// A file that cannot be written again, as the disk is full, still has the edit.
+func TestEditOnFullDisk(t *testing.T) {
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatalf("mount (requires root): %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
+	f := editOf(t, "secret", "kind: Secret\nname: s\nspec: {data: {user: root}}\n#")
+	f.body += strings.Repeat("-", os.Getpagesize()-len(f.body)) // a longer file needs another page
+	f.path = filepath.Join(disk, "s.yaml")
+	if err := f.write(""); err != nil {
+		t.Fatal(err)
+	}
+	full := os.WriteFile(filepath.Join(disk, "full"), make([]byte, 64<<10), 0o600)
+	if err := f.refuse(trivet.ErrInvalid); !errors.Is(err, syscall.ENOSPC) || !errors.Is(full, syscall.ENOSPC) {
+		t.Errorf("the disk is not full: %v, %v", err, full)
+	}
+	if got, err := os.ReadFile(f.path); err != nil || string(got) != f.body {
+		t.Errorf("%v, the file has %.300q", err, got)
 	}
 }
 
