@@ -21,7 +21,8 @@ func (a *app) edit() *cobra.Command {
 			"where no one else has changed labels or spec meanwhile. What is refused is shown at the top of the file, which\n" +
 			"is opened again. Without a change nothing is written.\n\n" +
 			"The file is in a directory that only you may read, and is deleted afterwards. It is kept, and named, where\n" +
-			"the change was not written. The values of a secret are hidden; those that you leave as they are stay.",
+			"the change was not written. The values of a secret are hidden; those that you leave as they are stay. A file\n" +
+			"that is kept has those that you wrote, in plain text: delete it.",
 		Example: "  trivet edit machine m1\n  EDITOR='code --wait' trivet edit template debian",
 		Args:    cobra.ExactArgs(2), ValidArgsFunction: a.completeRecord,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -156,6 +157,9 @@ func (e *editing) keep(err error) error {
 		return errors.Join(err, e.file.remove())
 	}
 	fmt.Fprintf(e.Err, "the edit is kept in %s\n", e.file.path)
+	if e.kind.Info.Kind == "Secret" {
+		fmt.Fprintln(e.Err, "it may contain values in plain text; delete it when you are done")
+	}
 	if errors.Is(err, errChanged) {
 		return &trivet.Error{Op: "edit", Kind: e.kind.Info.Kind, Name: e.read.Name, Err: err,
 			Hint: "edit it again, and copy your change from the file that is kept"}
