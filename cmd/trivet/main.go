@@ -2,10 +2,7 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -20,8 +17,9 @@ func main() {
 	if osinit.Called() { // in the installer OS this binary is the first process
 		osinit.Main(runInstaller)
 	}
-	env := cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version}
-	os.Exit(cli.Execute(untilSignal(), rootCommand(env)))
+	ctx, signals := cli.NotifySignals()
+	env := cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version, Signals: signals}
+	os.Exit(cli.Execute(ctx, rootCommand(env)))
 }
 
 // rootCommand returns the trivet command with everything below it.
@@ -30,19 +28,4 @@ func rootCommand(env cli.Env) *cobra.Command {
 	root.AddCommand(serverCommand(), agentCommand(), demoCommand(), labCommand(), manCommand(),
 		proveCommand())
 	return root
-}
-
-// untilSignal returns a context that ends with the first SIGINT or SIGTERM. A second signal exits the program at once.
-func untilSignal() context.Context {
-	ctx, stop := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		stop()
-		if s, ok := (<-signals).(syscall.Signal); ok {
-			os.Exit(128 + int(s)) // the exit status of a shell
-		}
-	}()
-	return ctx
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 
 	"github.com/trivet-project/trivet"
@@ -112,25 +113,42 @@ func Join(path, key string) string {
 
 // Check compares a result of Parse with the type that it will be decoded into, and returns every property that is
 // unknown or has the wrong type.
-func Check(v any, t reflect.Type) error {
-	c := checker{root: t}
-	c.check("", v, t)
-	return errors.Join(c.errs...)
+func Check(v any, t reflect.Type) error { return CheckEdit(nil, v, t) }
+
+// CheckEdit is Check of what was edited. What Check finds before the edit, such as the properties of a newer release,
+// is permitted, also in another element of its list.
+func CheckEdit(before, after any, t reflect.Type) error {
+	permitted := map[trivet.FieldError]bool{}
+	was := checker{t, func(fe trivet.FieldError) { permitted[inAnyElement(fe)] = true }}
+	was.check("", before, t)
+	var errs []error
+	now := checker{t, func(fe trivet.FieldError) {
+		if len(errs) < maxFields && !permitted[inAnyElement(fe)] {
+			errs = append(errs, &fe)
+		}
+	}}
+	now.check("", after, t)
+	return errors.Join(errs...)
+}
+
+var elementIndex = regexp.MustCompile(`\[\d+\]`)
+
+// inAnyElement returns a FieldError without the indices of its path.
+func inAnyElement(fe trivet.FieldError) trivet.FieldError {
+	fe.Field = elementIndex.ReplaceAllString(fe.Field, "[]")
+	return fe
 }
 
 type checker struct {
-	root reflect.Type
-	errs []error
+	root  reflect.Type
+	found func(trivet.FieldError)
 }
 
 func (c *checker) add(path, format string, args ...any) {
 	if path == "" {
 		path = "record"
 	}
-	if len(c.errs) >= maxFields {
-		return
-	}
-	c.errs = append(c.errs, &trivet.FieldError{Field: path, Problem: fmt.Sprintf(format, args...)})
+	c.found(trivet.FieldError{Field: path, Problem: fmt.Sprintf(format, args...)})
 }
 
 var textType = reflect.TypeFor[encoding.TextUnmarshaler]()

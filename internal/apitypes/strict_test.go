@@ -3,6 +3,8 @@ package apitypes
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -42,6 +44,35 @@ func TestDecodeStrict(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s:\n%s", in, diff)
 		}
+	}
+}
+
+// An edit of a record of a newer release keeps its properties, wherever they move in a list, and adds no unknown ones.
+func TestCheckEdit(t *testing.T) {
+	type object = map[string]any
+	actions := func(names ...string) (list []any) {
+		for _, name := range names {
+			list = append(list, object{"name": name, "later": "x"})
+		}
+		return list
+	}
+	template := func(actions []any) object { return object{"spec": object{"actions": actions}} }
+	check := func(before, after any) string {
+		err := CheckEdit(before, after, reflect.TypeFor[trivet.Template]())
+		return fmt.Sprint(err)
+	}
+	many := actions(strings.Split(strings.Repeat("a", 2*maxFields), "")...)
+	moved := append([]any{object{"name": "first"}}, many...)
+	if got := check(template(many), template(moved)); got != "<nil>" {
+		t.Error(got)
+	}
+	moved[0] = object{"nam": "first"}
+	if got := check(template(many), template(moved)); !strings.HasPrefix(got, "spec.actions[0].nam is not known") ||
+		strings.Contains(got, "later") {
+		t.Error(got)
+	}
+	if got := check(template(nil), template(many)); strings.Count(got, "later is not known") != maxFields {
+		t.Error(got)
 	}
 }
 

@@ -20,7 +20,8 @@ import (
 type Env struct {
 	In       io.Reader
 	Out, Err io.Writer
-	Version  string // of this program
+	Version  string   // of this program
+	Signals  *Signals // that it receives; optional
 }
 
 // app is the state that all commands share.

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"os/signal"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +21,8 @@ func (a *app) edit() *cobra.Command {
 			"where no one else has changed labels or spec meanwhile. What is refused is shown at the top of the file, which\n" +
 			"is opened again. Without a change nothing is written.\n\n" +
 			"The file is in a directory that only you may read, and is deleted afterwards. It is kept, and named, where\n" +
-			"the change was not written. The values of a secret are hidden; those that you leave as they are stay.",
+			"the change was not written. The values of a secret are hidden; those that you leave as they are stay. A file\n" +
+			"that is kept has those that you wrote, in plain text: delete it.",
 		Example: "  trivet edit machine m1\n  EDITOR='code --wait' trivet edit template debian",
 		Args:    cobra.ExactArgs(2), ValidArgsFunction: a.completeRecord,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,7 +82,7 @@ func (a *app) editRecord(ctx context.Context, kind client.Kind, name string) err
 func (e *editing) run(ctx context.Context) (verb string, err error) {
 	var refused error
 	for range maxEdits {
-		changed, err := e.file.open(e.app)
+		changed, err := e.open(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -110,6 +109,15 @@ func (e *editing) run(ctx context.Context) (verb string, err error) {
 	return "", refused
 }
 
+// open opens the file in the editor. After SIGTERM, nothing more is written.
+func (e *editing) open(ctx context.Context) (changed bool, err error) {
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	e.Signals.inEditor(func() { changed, err = e.file.open(e.app) })
+	return changed, errors.Join(err, ctx.Err())
+}
+
 // canCorrect reports whether another edit may help.
 func canCorrect(err error) bool {
 	for _, target := range []error{trivet.ErrInvalid, trivet.ErrExists, trivet.ErrConflict, trivet.ErrTooLarge} {
@@ -120,11 +128,8 @@ func canCorrect(err error) bool {
 	return false
 }
 
-// write writes the change where the record is as it was read. A change of its status meanwhile does no harm. Ctrl-C in
-// the editor, which the command receives, too, has no effect on it.
+// write writes the change where the record is as it was read. A change of its status meanwhile does no harm.
 func (e *editing) write(ctx context.Context, patch []byte) error {
-	ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt)
-	defer stop()
 	for range maxEdits {
 		_, err := e.kind.Patch(ctx, e.read.Name, patch, e.read.Revision)
 		if !errors.Is(err, trivet.ErrConflict) {
@@ -152,6 +157,9 @@ func (e *editing) keep(err error) error {
 		return errors.Join(err, e.file.remove())
 	}
 	fmt.Fprintf(e.Err, "the edit is kept in %s\n", e.file.path)
+	if e.kind.Info.Kind == "Secret" {
+		fmt.Fprintln(e.Err, "it may contain values in plain text; delete it when you are done")
+	}
 	if errors.Is(err, errChanged) {
 		return &trivet.Error{Op: "edit", Kind: e.kind.Info.Kind, Name: e.read.Name, Err: err,
 			Hint: "edit it again, and copy your change from the file that is kept"}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -14,12 +15,15 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/google/renameio/v2"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // editFile is the file of an edit: a header of comments, and the record.
 type editFile struct {
+	kind   trivet.KindInfo
 	path   string // in a directory of its own, which has what the editor writes beside it, too
 	about  string // begins the header
 	before map[string]any
@@ -39,7 +43,7 @@ func newEditFile(info trivet.KindInfo, name string, raw json.RawMessage, hidePro
 	if err != nil {
 		return nil, err
 	}
-	f := &editFile{path: filepath.Join(dir, name+".yaml"), body: string(text),
+	f := &editFile{kind: info, path: filepath.Join(dir, name+".yaml"), body: string(text),
 		about: "Labels and spec of " + title(info, name) + " can be changed. Save the file, and leave the editor.\n" +
 			"Without a change, nothing is written. These lines are ignored.\n"}
 	if info.Kind == "Secret" {
@@ -61,9 +65,10 @@ func newEditFile(info trivet.KindInfo, name string, raw json.RawMessage, hidePro
 
 func (f *editFile) remove() error { return os.RemoveAll(filepath.Dir(f.path)) }
 
-// write writes the file with a header of these lines.
+// write replaces the file by one with a header of these lines. Where that fails, such as on a full disk, it stays as it
+// is.
 func (f *editFile) write(header string) error {
-	return os.WriteFile(f.path, []byte(commented(header)+f.body), 0o600)
+	return renameio.WriteFile(f.path, []byte(commented(header)+f.body), 0o600, renameio.WithTempDir(filepath.Dir(f.path)))
 }
 
 func commented(text string) string {
@@ -80,11 +85,15 @@ func (f *editFile) open(a *app) (changed bool, err error) {
 	cmd := exec.Command("sh", "-c", editor+` "$1"`, "sh", f.path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, a.screen, a.status
 	failure := cmd.Run()
-	text, err := a.readFile(f.path)
+	text, err := a.readBytes(f.path)
+	if err == nil && isUTF16(text) { // a header cannot be written before it
+		_, err = plainText(f.path, text)
+	}
 	if err != nil {
+		f.edited = !errors.Is(err, fs.ErrNotExist)
 		return false, err
 	}
-	body := string(text)
+	body := strings.TrimPrefix(string(text), "\ufeff")
 	for strings.HasPrefix(body, "#") {
 		_, body, _ = strings.Cut(body, "\n")
 	}
@@ -99,7 +108,12 @@ func (f *editFile) open(a *app) (changed bool, err error) {
 
 // parse returns the document below a header of so many lines; nil: it is empty.
 func (f *editFile) parse(header int) (*document, error) {
-	docs, err := parseYAML(filepath.Base(f.path), []byte(strings.Repeat("\n", header)+f.body))
+	name := filepath.Base(f.path)
+	text, err := plainText(name, []byte(strings.Repeat("\n", header)+f.body))
+	if err != nil {
+		return nil, err
+	}
+	docs, err := parseYAML(name, text)
 	switch {
 	case err != nil:
 		return nil, err
@@ -111,7 +125,8 @@ func (f *editFile) parse(header int) (*document, error) {
 	return docs[0], nil
 }
 
-// patch returns the merge patch of the edit; nil: nothing changes.
+// patch returns the merge patch of the edit; nil: nothing changes. Values are validated by the head, which permits what
+// an earlier release permitted.
 func (f *editFile) patch() ([]byte, error) {
 	doc, err := f.parse(0)
 	if err != nil || doc == nil {
@@ -127,7 +142,7 @@ func (f *editFile) patch() ([]byte, error) {
 	if reflect.DeepEqual(f.before, after) {
 		return nil, nil
 	}
-	if _, err := doc.manifest(); err != nil {
+	if err := apitypes.CheckEdit(f.before, after, reflect.TypeOf(f.kind.New())); err != nil {
 		return nil, err
 	}
 	before, err := json.Marshal(f.before)

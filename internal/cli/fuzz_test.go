@@ -35,12 +35,8 @@ func FuzzEdit(f *testing.F) {
 	f.Add([]byte("kind: Machine\nname: t\nstatus: {}\n---\n- a\n"))
 	f.Add([]byte("kind: Secret\nname: s\nlabels:\nspec: [\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		file := &editFile{path: "s.yaml", body: read}
-		doc, err := file.parse(0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file.before, file.body = doc.value.(map[string]any), string(text)
+		file := editOf(t, "secret", read)
+		file.body = string(text)
 		patch, err := file.patch()
 		if err != nil {
 			if located := file.locateBelow(3, err); !errors.Is(located, trivet.ErrInvalid) {

@@ -46,7 +46,7 @@ func TestHead(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"agent": agentCommand, "bmc": bmcCommand,
-			"masked": maskedCommand},
+			"later": laterCommand, "masked": maskedCommand},
 	})
 }
 

@@ -100,7 +100,16 @@ func manifestsIn(dir string) (files []string, err error) {
 	return files, nil
 }
 
+// readFile returns the text of a file.
 func (a *app) readFile(path string) ([]byte, error) {
+	text, err := a.readBytes(path)
+	if err != nil {
+		return nil, err
+	}
+	return plainText(shown(path), text)
+}
+
+func (a *app) readBytes(path string) ([]byte, error) {
 	in := a.In
 	if path != "-" {
 		f, err := os.Open(path)
@@ -115,10 +124,7 @@ func (a *app) readFile(path string) ([]byte, error) {
 		err = fmt.Errorf("%s: %w: more than %s; divide it into several files", path, trivet.ErrTooLarge,
 			bytesText(maxManifest))
 	}
-	if err != nil {
-		return nil, err
-	}
-	return plainText(shown(path), text)
+	return text, err
 }
 
 // shown is how messages name a file.

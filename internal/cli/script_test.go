@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"context"
 	"os"
-	"os/signal"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -12,9 +10,9 @@ import (
 // The scripts in testdata run the commands as programs; those that need a head get a real one, see head_test.go.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"trivet": func() {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-		defer stop()
-		os.Exit(Execute(ctx, Root(Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: "v0-test"})))
+		ctx, signals := NotifySignals()
+		env := Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: "v0-test", Signals: signals}
+		os.Exit(Execute(ctx, Root(env)))
 	}})
 }
 

@@ -25,12 +25,16 @@ func plainText(file string, text []byte) ([]byte, error) {
 	}
 	problem := fmt.Sprintf("the byte 0x%02x is no UTF-8; save the file as UTF-8", text[wrong])
 	switch {
-	case bytes.HasPrefix(text, []byte{0xff, 0xfe}), bytes.HasPrefix(text, []byte{0xfe, 0xff}):
+	case isUTF16(text):
 		problem = "the file is UTF-16; save it as UTF-8"
 	case text[wrong] == 0:
 		problem = "the file is binary, not a text"
 	}
 	return nil, &placed{file: file, at: positionOf(text, wrong), problem: problem}
+}
+
+func isUTF16(text []byte) bool {
+	return bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff})
 }
 
 // positionOf returns the position of a byte of a text.

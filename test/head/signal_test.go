@@ -215,6 +215,12 @@ func TestCtrlC(t *testing.T) {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
+	t.Run("edit", func(t *testing.T) { // it is for the editor
+		t.Setenv("VISUAL", "kill -INT $PPID; sleep 0.2; kill -INT $PPID; sleep 0.2; sed -i s/r1/r2/")
+		if out, err := h.Trivet("edit", "machine", "m1"); err != nil || !strings.Contains(out.All, "machine/m1 edited") {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
 	t.Run("watch", func(t *testing.T) {
 		c := h.start("watch", "machines")
 		c.awaitOutput("-- synced")
