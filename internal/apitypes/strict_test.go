@@ -3,6 +3,8 @@ package apitypes
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -55,6 +57,24 @@ func TestDecodeStrictBytes(t *testing.T) {
 		if err := DecodeStrict([]byte(text), &in); !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// What costs most is the suggestion for a property that is not known: there is none beyond what is reported.
+func TestSuggestionsAreBounded(t *testing.T) {
+	cost := func(properties int) float64 {
+		record := map[string]any{}
+		for i := range properties {
+			record[fmt.Sprint("unknown", i)] = "x"
+		}
+		return testing.AllocsPerRun(1, func() {
+			if Check(record, reflect.TypeFor[trivet.Template]()) == nil {
+				t.Error("unknown properties are accepted")
+			}
+		})
+	}
+	if few, many := cost(maxFields), cost(100*maxFields); many > 2*few {
+		t.Errorf("%.0f allocations for %d unknown properties, %.0f for a hundred times as many", few, maxFields, many)
 	}
 }
 

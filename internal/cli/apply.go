@@ -61,7 +61,7 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 			return a.interrupted(ctx, err, "interrupted at %s, %d of %d; run the same command again to apply the rest",
 				m.title(), i+1, len(manifests))
 		}
-		if dryRun && a.deferred(m, err, pending) {
+		if a.deferred(m, err, pending) {
 			pending = append(pending, m)
 			continue
 		}
