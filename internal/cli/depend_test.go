@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"errors"
 	"slices"
 	"testing"
 
@@ -41,19 +39,12 @@ func TestRecordsAreSentAfterWhatTheyReferTo(t *testing.T) {
 	}
 }
 
-// Only a hint for the flags is added to what the head refuses; other errors stay as they are.
-func TestOnlyErrorsOfFieldsAreOfFlags(t *testing.T) {
+// The rules that came later are the head's: it knows what is stored, and may stay as it is.
+func TestLaterRulesAreTheHeads(t *testing.T) {
 	t.Parallel()
-	for _, err := range []error{errors.New("dial tcp: refused"), &trivet.Problem{Code: "forbidden", Message: "no"}} {
-		if got := withFlags("p", err, &provisionFlags{}); got != err {
-			t.Errorf("%v has become %v", err, got)
-		}
-	}
-	missing := &trivet.FieldError{Field: "spec.template", Problem: "is missing"}
-	var out bytes.Buffer
-	printError(&out, withFlags("p", missing, &provisionFlags{}))
-	if want := "trivet: create provision p: spec.template is missing\n  hint: --template NAME; those that exist: trivet get " +
-		"templates\n"; out.String() != want {
-		t.Errorf("%s, want %s", out.String(), want)
+	const network = "kind: Network\nname: lab\nspec: {cidr: 10.0.0.0/24, ntp: [\"fd00::1\"]}\n"
+	found, err := readManifest("f.yaml", []byte(network))
+	if err != nil || len(found) != 1 || trivet.ValidateWritten(found[0].record) == nil {
+		t.Errorf("%d records, %v", len(found), err)
 	}
 }
