@@ -123,7 +123,7 @@ func TestScaleIsNotCheckedAgain(t *testing.T) {
 		}
 	}
 	for patch, want := range map[string]string{
-		`{"spec":{"parameters":{"x":"y"}}}`: "spec.parameters.x is not a parameter of template later",
+		`{"spec":{"parameters":{"x":"y"}}}`:                "spec.parameters.x is not a parameter of template later",
 		`{"spec":{"template":"t","parameters":{"x":"y"}}}`: "spec.parameters.x is not a parameter of template t",
 	} {
 		if _, err := provisions.Patch(t.Context(), "web", []byte(patch), 0); err == nil ||

@@ -31,10 +31,10 @@ func errText(err error) string {
 func TestCheckJSON(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		`{"kind": "Site"}`:           "",
-		"":                           "",
-		"# a site\nkind: Site\n":     "",
-		"\n---\nkind: Site\n":       "",
+		`{"kind": "Site"}`:       "",
+		"":                       "",
+		"# a site\nkind: Site\n": "",
+		"\n---\nkind: Site\n":    "",
 		`{"data": {"p": "hunter2"},}`: "f.json:1:27: this is not JSON: invalid character '}' looking for beginning of object " +
 			"key string; remove the comma before it",
 		"kind: Site": "f.json:1:1: this is not JSON: invalid character 'k' looking for beginning of value",
