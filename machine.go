@@ -76,8 +76,10 @@ const RedfishConsoleRelease Release = "0.3.1"
 func (b *BMC) Host() string {
 	address := b.Address
 	if _, rest, isURL := strings.Cut(address, "://"); isURL {
-		address, _, _ = strings.Cut(rest, "/")
+		address = rest
 	}
+	address, _, _ = strings.Cut(address, "/")
+	address = address[strings.LastIndexByte(address, '@')+1:] // without a user and password
 	if to, err := netip.ParseAddrPort(address); err == nil {
 		return to.Addr().String()
 	}
@@ -261,7 +263,7 @@ func (m *Machine) Validate() error {
 		}
 		p.ref("spec.bmc.command", b.Command)
 		if p.need("spec.bmc.address", b.Address); b.Address != "" && b.Host() == "" {
-			p.add("spec.bmc.address", "%.100q has no host; write host, host:port or an https URL", b.Address)
+			p.add("spec.bmc.address", "has no host; write host, host:port or an https URL")
 		}
 		p.need("spec.bmc.secret", b.Secret)
 		p.clusterRef("spec.bmc.secret", b.Secret)

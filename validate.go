@@ -3,6 +3,7 @@ package trivet
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -92,8 +93,8 @@ var labelForm = regexp.MustCompile(`^[A-Za-z0-9]([-_./A-Za-z0-9]*[A-Za-z0-9])?$`
 // ValidateLabels returns an error for labels that a selector cannot match.
 func ValidateLabels(labels map[string]string) error {
 	var errs []error
-	for key, value := range labels {
-		switch {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		switch value := labels[key]; {
 		case !labelForm.MatchString(key) || len(key) > 128:
 			errs = append(errs, &FieldError{Field: "labels." + key[:min(len(key), 128)],
 				Problem: "has a wrong key: use letters, digits, and - _ . / inside, at most 128"})

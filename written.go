@@ -35,21 +35,31 @@ func (m *Machine) validateWritten(p *problems) {
 		return
 	}
 	const field = "spec.bmc.address"
-	address := b.Address
-	if scheme, rest, isURL := strings.Cut(address, "://"); isURL {
-		u, err := url.Parse(address)
-		switch {
-		case b.Protocol != "redfish":
-			p.add(field, "%.100q is a URL, which is for protocol redfish; write %.100s", address, b.Host())
-			return
-		case scheme != "https" && scheme != "http" || err != nil || u.User != nil || u.RawQuery+u.Fragment != "":
-			p.add(field, "%.100q must be a URL of a host and a path, such as https://10.0.8.9/redfish/v1/Systems/1",
-				address)
-			return
-		}
-		address, _, _ = strings.Cut(rest, "/")
+	switch {
+	case strings.Contains(b.Address, "@"): // the message is logged, and must not have the password
+		p.add(field, "has a user or password; write the host only: they belong in the secret of spec.bmc.secret")
+	case b.Protocol == "redfish":
+		p.service(field, b.Address)
+	case strings.Contains(b.Address, "://"):
+		p.add(field, "%.100q is a URL, which is for protocol redfish; write %.100s", b.Address, b.Host())
+	default:
+		p.hostPort(field, b.Address)
 	}
-	p.hostPort(field, address)
+}
+
+// service validates the address of a Redfish service, as its client reads it.
+func (p *problems) service(field, address string) {
+	text := address
+	if !strings.Contains(text, "://") {
+		text = "https://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery+u.Fragment != "" {
+		p.add(field, "%.100q must be a host, or a URL of a host and a path, such as "+
+			"https://10.0.8.9/redfish/v1/Systems/1", address)
+		return
+	}
+	p.hostPort(field, u.Host)
 }
 
 var bmcHost = regexp.MustCompile(`^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$`)
@@ -63,7 +73,8 @@ func (p *problems) hostPort(field, text string) {
 		return
 	}
 	host, port, hasPort := strings.Cut(text, ":")
-	if n, err := strconv.ParseUint(port, 10, 16); hasPort && (err != nil || n == 0) || !bmcHost.MatchString(host) {
+	if n, err := strconv.ParseUint(port, 10, 16); hasPort && (err != nil || n == 0) ||
+		!bmcHost.MatchString(strings.TrimSuffix(host, ".")) {
 		p.add(field,
 			"%.100q is no host; write an address or a name, and a port from 1 to 65535 after a colon if needed", text)
 	}
@@ -80,7 +91,6 @@ func (p *problems) onlyIPv4(field string, list []netip.Addr) {
 
 func (n *Network) validateWritten(p *problems) {
 	s := &n.Spec
-	p.onlyIPv4("spec.dns", s.DNS)
 	p.onlyIPv4("spec.ntp", s.NTP)
 	if s.Domain != "" && !domainForm.MatchString(s.Domain) {
 		p.add("spec.domain", "%.80q is no DNS domain; write one such as lab.example.org", s.Domain)
@@ -114,12 +124,16 @@ func (v *Provision) validateWritten(p *problems) {
 		p.add("spec.selector", "no machine can have these labels: %v", err)
 	}
 	for i, key := range v.Spec.SSHKeys {
-		if words := strings.Fields(key); len(words) > 1 && !slices.ContainsFunc(words, isKeyType) {
+		if words := strings.Fields(key); len(words) > 1 && !slices.ContainsFunc(words, isKeyType) &&
+			!slices.ContainsFunc(words[1:], keyForm.MatchString) {
 			p.add(fmt.Sprintf("spec.sshKeys[%d]", i), "has no type of a key; write the content of a file such as "+
 				"~/.ssh/id_ed25519.pub")
 		}
 	}
 }
+
+// keyForm is a key in authorized_keys, after its type: base64 of the length of a name, and the name.
+var keyForm = regexp.MustCompile(`^AAAA[A-Za-z0-9+/]{8,}={0,2}$`)
 
 // isKeyType reports whether a word of authorized_keys is the type of a key.
 func isKeyType(word string) bool {

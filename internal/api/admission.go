@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"regexp"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
@@ -70,17 +71,25 @@ func (c *change) validate() error {
 	if c.old == nil || err == nil || c.new.Validate() != nil {
 		return err
 	}
-	before := map[trivet.FieldError]bool{}
+	before := map[trivet.FieldError]int{}
 	for _, fe := range apitypes.FieldErrors(trivet.ValidateWritten(c.old)) {
-		before[*fe] = true
+		before[withoutIndexes(fe)]++
 	}
 	var added []error
 	for _, fe := range apitypes.FieldErrors(err) {
-		if !before[*fe] {
+		if before[withoutIndexes(fe)]--; before[withoutIndexes(fe)] < 0 {
 			added = append(added, fe)
 		}
 	}
 	return errors.Join(added...)
+}
+
+var listIndex = regexp.MustCompile(`\[\d+\]`)
+
+// withoutIndexes returns an error that is the same wherever the value is in its list.
+func withoutIndexes(fe *trivet.FieldError) trivet.FieldError {
+	return trivet.FieldError{Field: listIndex.ReplaceAllString(fe.Field, "[]"),
+		Problem: listIndex.ReplaceAllString(fe.Problem, "[]")}
 }
 
 // named adds to an error which record was refused, where it does not say so itself.

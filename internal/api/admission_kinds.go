@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 
 	"github.com/trivet-project/trivet"
@@ -37,7 +38,7 @@ func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 	if next == nil {
 		return errors.Join(h.Fleet.Leave(c.tx, old), h.Fleet.Release(c.tx, old))
 	}
-	if old == nil || !reflect.DeepEqual(old.Spec, next.Spec) {
+	if old == nil || old.Spec.Template != next.Spec.Template || !maps.Equal(old.Spec.Parameters, next.Spec.Parameters) {
 		if err := h.Fleet.CheckProvision(c.tx, next); err != nil {
 			return err
 		}

@@ -39,6 +39,7 @@ func TestBMCIsWhereItsSecretMayBeSent(t *testing.T) {
 		"another address, URL":   bmc("bmc", "https://10.0.9.1:8443/redfish/v1/Systems/1"),
 		"another IPv6 address":   bmc("bmc", "[fd00:9::1]:443"),
 		"mapped IPv4 address":    bmc("bmc", "[::ffff:10.0.9.1]:443"),
+		"another address, path":  bmc("bmc", "10.0.9.1/redfish/v1/Systems/1"),
 		"a secret for no host":   bmc("unused", "10.0.8.1"),
 		"a secret without a BMC": bmc("unused", "bmc.example.org"),
 		"no such secret":         bmc("none", "10.0.8.1"),
@@ -47,6 +48,10 @@ func TestBMCIsWhereItsSecretMayBeSent(t *testing.T) {
 		if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), "spec.addresses") {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+	if _, err := machines.Create(ctx, bmc("bmc", "HTTP://10.0.8.7")); !errors.Is(err, trivet.ErrInvalid) ||
+		!strings.Contains(err.Error(), "has no TLS") {
+		t.Errorf("without TLS: %v", err)
 	}
 	m, err := machines.Create(ctx, bmc("bmc", "https://10.0.8.7/redfish/v1/Systems/1"))
 	if err != nil {

@@ -60,10 +60,10 @@ func (h *Handler) checkBMC(c *change, old, next *trivet.Machine) error {
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(b.Address, "http://") && !secret.Spec.Insecure {
+	if strings.HasPrefix(strings.ToLower(b.Address), "http://") && !secret.Spec.Insecure {
 		return &trivet.FieldError{Field: "spec.bmc.address", Problem: fmt.Sprintf(
-			"%.100q has no TLS, so that anyone in between reads the password; write https://%s, or an admin sets "+
-				"spec.insecure of secret %s", b.Address, b.Host(), b.Secret)}
+			"\"http://%[1]s\" has no TLS, so that anyone in between reads the password; write https://%[1]s, or an admin "+
+				"sets spec.insecure of secret %[2]s", b.Host(), b.Secret)}
 	}
 	addr, err := netip.ParseAddr(b.Host())
 	isName := err != nil

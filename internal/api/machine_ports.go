@@ -59,12 +59,17 @@ func (h *Handler) checkAddresses(tx *store.Tx, old, next *trivet.Machine) error 
 	return nil
 }
 
-// checkAddress refuses a fixed address that no machine of its network may have, such as that of the gateway. It goes by
-// this head's copy: the transaction does not compare the networks.
+// checkAddress refuses a fixed address that no machine of its network may have. Where another server leases addresses,
+// the gateway and the servers may be machines. It goes by this head's copy: the transaction does not compare the
+// networks.
 func (h *Handler) checkAddress(field string, a netip.Addr) error {
 	for _, p := range ipam.Enclosing(netip.PrefixFrom(a, a.BitLen())) {
 		for _, n := range h.Fleet.Networks.SharedBy(state.ByCIDR, p.String()) {
-			if !ipam.Usable(n, a) {
+			reserved := n
+			if n.Spec.DHCP != "" && n.Spec.DHCP != "server" {
+				reserved = &trivet.Network{Spec: trivet.NetworkSpec{CIDR: n.Spec.CIDR}}
+			}
+			if !ipam.Usable(reserved, a) {
 				return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%s is the gateway or a server of network %s, or "+
 					"an end of its subnet %s; write another one", a, n.Name, n.Spec.CIDR)}
 			}

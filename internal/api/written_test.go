@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -41,6 +42,41 @@ func TestLaterRulesSpareWhatIsStored(t *testing.T) {
 	}
 }
 
+// What is spared stays spared where it moves within its list, and is not one more of its kind.
+func TestSparedValuesMayMove(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	networks := client.Of[trivet.Network](h.client(h.admin))
+	ntp := func(texts ...string) (list []netip.Addr) {
+		for _, text := range texts {
+			list = append(list, netip.MustParseAddr(text))
+		}
+		return list
+	}
+	old := network("lab", "10.0.0.0/24")
+	old.Spec.NTP = ntp("fd00::1", "fd00::2")
+	put(h, h.fleet.Networks, old)
+	for _, c := range []struct {
+		what string
+		ntp  []netip.Addr
+		want string
+	}{
+		{"one before them", ntp("10.0.0.9", "fd00::1", "fd00::2"), ""},
+		{"another one", ntp("fd00::1", "fd00::2", "fd00::3"), "spec.ntp[2] fd00::3 is not an IPv4 address"},
+		{"one of them again", ntp("fd00::1", "fd00::2", "fd00::2"), "spec.ntp[2] fd00::2 is not an IPv4 address"},
+		{"without the first one", ntp("fd00::2"), ""},
+		{"the first one again", ntp("fd00::1", "fd00::2"), "spec.ntp[0] fd00::1 is not an IPv4 address"},
+	} {
+		_, err := networks.Modify(t.Context(), "lab", func(n *trivet.Network) error {
+			n.Spec.NTP = c.ntp
+			return nil
+		})
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasSuffix(err.Error(), c.want+", which DHCP announces") {
+			t.Errorf("%s: %v, want %s", c.what, err, c.want)
+		}
+	}
+}
+
 // Values that a template does not have are refused when the provision is written, not when a machine is claimed.
 func TestParametersAreCheckedFirst(t *testing.T) {
 	t.Parallel()
@@ -67,6 +103,55 @@ func TestParametersAreCheckedFirst(t *testing.T) {
 			Spec: trivet.ProvisionSpec{Template: "shared/t", Machine: "m1", Parameters: c.params}})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %s", c.params, err, c.want)
+		}
+	}
+}
+
+// A provision with a count can be scaled whatever became of its template and image: only what it names is checked.
+func TestScaleIsNotCheckedAgain(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	readyForMany(h)
+	put(h, h.fleet.Templates, template("later", "gone"))
+	two := 2
+	put(h, h.fleet.Provisions, &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "web"},
+		Spec: trivet.ProvisionSpec{Template: "later", Selector: map[string]string{"a": "b"}, Count: &two}})
+	provisions := client.Of[trivet.Provision](h.client(h.admin))
+	for _, patch := range []string{`{"spec":{"count":1}}`, `{"spec":{"maxInFlight":1}}`} {
+		if _, err := provisions.Patch(t.Context(), "web", []byte(patch), 0); err != nil {
+			t.Errorf("%s: %v", patch, err)
+		}
+	}
+	for patch, want := range map[string]string{
+		`{"spec":{"parameters":{"x":"y"}}}`:                "spec.parameters.x is not a parameter of template later",
+		`{"spec":{"template":"t","parameters":{"x":"y"}}}`: "spec.parameters.x is not a parameter of template t",
+	} {
+		if _, err := provisions.Patch(t.Context(), "web", []byte(patch), 0); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", patch, err, want)
+		}
+	}
+}
+
+// The addresses of gateway and servers are reserved where Trivet leases addresses; elsewhere they may be machines.
+func TestReservedAddresses(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	machines := client.Of[trivet.Machine](h.client(h.admin))
+	for i, dhcp := range []string{"", "server", "proxy", "off"} {
+		n := network(fmt.Sprint("n", i), fmt.Sprintf("10.0.%d.0/24", i))
+		n.Spec.DHCP, n.Spec.Gateway = dhcp, netip.MustParseAddr(fmt.Sprintf("10.0.%d.1", i))
+		n.Spec.DNS = []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.0.%d.2", i))}
+		if _, err := client.Of[trivet.Network](h.client(h.admin)).Create(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		reserved := dhcp == "" || dhcp == "server"
+		for last, want := range map[int]bool{1: reserved, 2: reserved, 3: false, 255: true} {
+			m := machine(fmt.Sprintf("m%d-%d", i, last), fmt.Sprintf("52:54:00:00:%02x:%02x", i, last))
+			m.Spec.NICs[0].Address = netip.MustParseAddr(fmt.Sprintf("10.0.%d.%d", i, last))
+			if _, err := machines.Create(t.Context(), m); errors.Is(err, trivet.ErrInvalid) != want {
+				t.Errorf("dhcp %q, %s: %v", dhcp, m.Spec.NICs[0].Address, err)
+			}
 		}
 	}
 }

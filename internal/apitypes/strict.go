@@ -246,6 +246,9 @@ func (c *checker) object(path string, v any, t reflect.Type) {
 			c.check(Join(path, key), object[key], field.Type)
 			continue
 		}
+		if len(c.errs) >= maxFields { // no one reads what a suggestion costs
+			return
+		}
 		c.add(Join(path, key), "is not known%s", c.suggest(path, key, known))
 	}
 }

@@ -89,6 +89,24 @@ func TestDecodeStrictBytes(t *testing.T) {
 	}
 }
 
+// What costs most is the suggestion for a property that is not known: there is none beyond what is reported.
+func TestSuggestionsAreBounded(t *testing.T) {
+	cost := func(properties int) float64 {
+		record := map[string]any{}
+		for i := range properties {
+			record[fmt.Sprint("unknown", i)] = "x"
+		}
+		return testing.AllocsPerRun(1, func() {
+			if Check(record, reflect.TypeFor[trivet.Template]()) == nil {
+				t.Error("unknown properties are accepted")
+			}
+		})
+	}
+	if few, many := cost(maxFields), cost(100*maxFields); many > 2*few {
+		t.Errorf("%.0f allocations for %d unknown properties, %.0f for a hundred times as many", few, maxFields, many)
+	}
+}
+
 func TestParseBoundsDepth(t *testing.T) {
 	if _, err := Parse([]byte(strings.Repeat("[", 100000))); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("got %v", err)

@@ -18,7 +18,9 @@ func (a *app) apply() *cobra.Command {
 		Use:   "apply -f FILE",
 		Short: "Create or update records from files",
 		Long: "Create or update records from files.\n\n" +
-			"All files are validated before anything is sent; errors are shown with their line. A record with a\n" +
+			"All files are validated before anything is sent; errors are shown with their line. Records are sent after\n" +
+			"those that they refer to. A dry run checks each by what is stored, and prints which it cannot check, as\n" +
+			"they refer to others of the same files that it would change. A record with a\n" +
 			"generation is rejected if it has been changed since that generation. A record that names no project is\n" +
 			"applied to that of --project.",
 		Example: "  trivet apply -f site.yaml\n" +
@@ -26,7 +28,7 @@ func (a *app) apply() *cobra.Command {
 			"  trivet get machine m1 -o yaml | sed s/r1/r2/ | trivet apply -f -",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			manifests, err := a.readManifests(files)
+			manifests, err := a.readTogether(files)
 			if err != nil {
 				return err
 			}
@@ -52,11 +54,16 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 	if dryRun {
 		note = " (dry run)"
 	}
+	var pending []*manifest // what a dry run would change
 	for i, m := range manifests {
 		done, err := applyOne(ctx, cl.Kind(m.info).In(m.project(a)).DryRun(dryRun), m)
 		if err != nil && ctx.Err() != nil {
 			return a.interrupted(ctx, err, "interrupted at %s, %d of %d; run the same command again to apply the rest",
 				m.title(), i+1, len(manifests))
+		}
+		if a.deferred(m, err, pending) {
+			pending = append(pending, m)
+			continue
 		}
 		if err != nil {
 			failed = true
@@ -70,6 +77,8 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 			}
 			if done.old != nil && wouldNotChange(done.old, done.now, text) {
 				done.verb = "unchanged"
+			} else {
+				pending = append(pending, m)
 			}
 		}
 		fmt.Fprintf(a.Out, "%s %s%s\n%s", m.title(), done.verb, note, text)

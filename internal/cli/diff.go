@@ -42,7 +42,7 @@ func (a *app) diff() *cobra.Command {
 
 // diffFiles prints the differences of all records, also after one that is refused, and returns the exit status.
 func (a *app) diffFiles(ctx context.Context, files []string) (status int, err error) {
-	manifests, err := a.readManifests(files)
+	manifests, err := a.readTogether(files)
 	if err != nil {
 		return 2, err
 	}
@@ -50,10 +50,15 @@ func (a *app) diffFiles(ctx context.Context, files []string) (status int, err er
 	if err != nil {
 		return 2, err
 	}
+	var pending []*manifest // what differs
 	for _, m := range manifests {
 		done, err := applyOne(ctx, cl.Kind(m.info).In(m.project(a)).DryRun(true), m)
 		if err != nil && ctx.Err() != nil {
 			return 2, err
+		}
+		if a.deferred(m, err, pending) {
+			status, pending = max(status, 1), append(pending, m)
+			continue
 		}
 		if err != nil {
 			status = 2
@@ -67,7 +72,7 @@ func (a *app) diffFiles(ctx context.Context, files []string) (status int, err er
 		if done.old != nil && wouldNotChange(done.old, done.now, text) {
 			continue
 		}
-		status = max(status, 1)
+		status, pending = max(status, 1), append(pending, m)
 		fmt.Fprintf(a.Out, "%s would be %s\n%s", m.title(), done.verb, text)
 	}
 	return status, nil

@@ -33,11 +33,16 @@ func (m *manifest) title() string { return title(m.info, m.record.Header().Name)
 func (m *manifest) project(a *app) string { return cmp.Or(m.record.Header().Project, a.project()) }
 
 // readManifests reads files, directories ("*.yaml", "*.yml" and "*.json" in them) and "-", standard input. All of
-// them must be valid: an error in the last file prevents the first one from being sent.
+// them must be valid: an error in the last file prevents the first one from being sent. Records come after those that
+// they refer to.
 func (a *app) readManifests(paths []string) ([]*manifest, error) {
 	files, err := expand(paths)
 	if err != nil {
 		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: %w: no *.yaml, *.yml or *.json is there; directories below are not searched",
+			strings.Join(paths, ", "), trivet.ErrInvalid)
 	}
 	var all []*manifest
 	var errs []error
@@ -57,7 +62,8 @@ func (a *app) readManifests(paths []string) ([]*manifest, error) {
 		return nil, fmt.Errorf("%w: no records in %s; a record has kind, name and spec", trivet.ErrInvalid,
 			strings.Join(paths, ", "))
 	}
-	return all, a.checkTogether(all)
+	byDependence(all)
+	return all, nil
 }
 
 func expand(paths []string) ([]string, error) {
@@ -82,7 +88,7 @@ func expand(paths []string) ([]string, error) {
 	return files, nil
 }
 
-// manifestsIn returns the manifests of a directory, of which there must be one.
+// manifestsIn returns the manifests of a directory.
 func manifestsIn(dir string) (files []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -92,10 +98,6 @@ func manifestsIn(dir string) (files []string, err error) {
 		if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) && !e.IsDir() {
 			files = append(files, filepath.Join(dir, e.Name()))
 		}
-	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: %w: the directory has no *.yaml, *.yml or *.json; directories in it are not searched",
-			dir, trivet.ErrInvalid)
 	}
 	return files, nil
 }
@@ -159,7 +161,8 @@ func readManifest(file string, text []byte) ([]*manifest, error) {
 	return all, errors.Join(errs...)
 }
 
-// manifest decodes and validates a document as the server does.
+// manifest decodes and validates a document. Rules that came after the first release are left to the head: they spare
+// what is stored.
 func (d *document) manifest() (*manifest, error) {
 	object, ok := d.value.(map[string]any)
 	if !ok {
@@ -183,7 +186,7 @@ func (d *document) manifest() (*manifest, error) {
 	if project := m.record.Header().Project; project != "" {
 		err = info.ValidateProject(project)
 	}
-	return m, errors.Join(err, trivet.ValidateWritten(m.record))
+	return m, errors.Join(err, m.record.Validate())
 }
 
 // kindOf returns the kind of a record in a file, which must match exactly.

@@ -176,8 +176,11 @@ func checkMachine(ctx context.Context, cl *client.Client, machine string) error 
 
 // withFlags adds to an error of a provision's fields by which flags they are set.
 func withFlags(name string, err error, f *provisionFlags) error {
-	hint := ""
-	for _, fe := range apitypes.FieldErrors(err) {
+	hint, fields := "", apitypes.FieldErrors(err)
+	if len(fields) == 0 {
+		return err
+	}
+	for _, fe := range fields {
 		switch missing := strings.HasPrefix(fe.Problem, "is missing"); {
 		case missing && fe.Field == "spec.template":
 			hint = "--template NAME; those that exist: trivet get templates"

@@ -44,9 +44,12 @@ func positionOf(text []byte, offset int) position {
 	return position{bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[start:]) + 1}
 }
 
-// checkJSON refuses what YAML permits, and JSON does not, in a file that is named as JSON. Where the file ends too
-// early, the parser of YAML finds the bracket.
+// checkJSON refuses what YAML permits, and JSON does not, in a file that is named as JSON, and does not begin as YAML
+// does. Where the file ends too early, the parser of YAML finds the bracket.
 func checkJSON(file string, text []byte) error {
+	if start := bytes.TrimSpace(text); bytes.HasPrefix(start, []byte("#")) || bytes.HasPrefix(start, []byte("---")) {
+		return nil
+	}
 	err := json.NewDecoder(bytes.NewReader(text)).Decode(new(json.RawMessage))
 	syntax := (*json.SyntaxError)(nil)
 	if !errors.As(err, &syntax) {
@@ -58,5 +61,5 @@ func checkJSON(file string, text []byte) error {
 	if afterComma && strings.ContainsRune("]}", rune(text[at])) {
 		problem += "; remove the comma before it"
 	}
-	return &placed{file, positionOf(text, at), problem, strings.Split(string(text), "\n")}
+	return &placed{file: file, at: positionOf(text, at), problem: problem} // a line may be all of a secret
 }

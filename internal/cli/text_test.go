@@ -25,3 +25,22 @@ func errText(err error) string {
 	}
 	return err.Error()
 }
+
+// A file that is named as JSON may be YAML, where it begins as YAML does. The message of one that is not has no line of
+// it, which may be all of a secret.
+func TestCheckJSON(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"kind": "Site"}`:       "",
+		"":                       "",
+		"# a site\nkind: Site\n": "",
+		"\n---\nkind: Site\n":    "",
+		`{"data": {"p": "hunter2"},}`: "f.json:1:27: this is not JSON: invalid character '}' looking for beginning of object " +
+			"key string; remove the comma before it",
+		"kind: Site": "f.json:1:1: this is not JSON: invalid character 'k' looking for beginning of value",
+	} {
+		if got := errText(checkJSON("f.json", []byte(in))); got != want {
+			t.Errorf("%q: %s; want %s", in, got, want)
+		}
+	}
+}

@@ -8,6 +8,15 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
+// readTogether reads manifests that are applied together.
+func (a *app) readTogether(paths []string) ([]*manifest, error) {
+	all, err := a.readManifests(paths)
+	if err != nil {
+		return nil, err
+	}
+	return all, a.checkTogether(all)
+}
+
 // checkTogether refuses two records of one name, and two machines with one MAC or fixed address: the second one would
 // replace the first, or be refused after that was written.
 func (a *app) checkTogether(all []*manifest) error {

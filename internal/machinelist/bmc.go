@@ -9,12 +9,18 @@ import (
 // The drivers of other tools that speak Redfish, by the names that they have in URLs, and those of BMCs that also speak
 // IPMI.
 var (
-	redfishDrivers = map[string]bool{"redfish": true, "redfish-virtualmedia": true, "redfish-uefihttp": true,
-		"idrac-redfish": true, "idrac-virtualmedia": true, "ilo5-redfish": true, "ilo5-virtualmedia": true,
-		"ilo6-redfish": true, "ilo6-virtualmedia": true}
+	redfishDrivers = map[string]bool{"https": true, "http": true, "redfish": true, "redfish-virtualmedia": true,
+		"redfish-uefihttp": true, "idrac-redfish": true, "idrac-virtualmedia": true, "ilo5-redfish": true,
+		"ilo5-virtualmedia": true, "ilo6-redfish": true, "ilo6-virtualmedia": true}
 	ipmiDrivers = map[string]bool{"ipmi": true, "idrac": true, "ilo4": true, "ilo4-virtualmedia": true, "ilo5": true,
 		"irmc": true}
 )
+
+// knownDriver reports whether a BMC of a driver, such as "redfish" or "idrac+https", can be used.
+func knownDriver(driver string) bool {
+	driver, _, _ = strings.Cut(driver, "+")
+	return redfishDrivers[driver] || ipmiDrivers[driver]
+}
 
 // bmc sets the BMC by an address such as "ipmi://10.0.0.1", "redfish://bmc1/redfish/v1/Systems/1" or "10.0.0.1:623".
 // That of an address without a driver is protocol.
@@ -29,7 +35,7 @@ func (e *Entry) bmc(address, protocol, secret string) {
 	driver, transport, _ := strings.Cut(strings.ToLower(driver), "+")
 	rest = strings.TrimRight(rest, "/")
 	switch {
-	case redfishDrivers[driver], driver == "https", driver == "http":
+	case redfishDrivers[driver]:
 		if transport == "http" || driver == "http" {
 			e.note("its BMC is used by HTTP there; Trivet uses HTTPS")
 		}

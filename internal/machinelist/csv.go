@@ -120,7 +120,7 @@ func readRow(place string, set []func(*row, string), cells []string, o Options) 
 		}
 		r.entry.port(mac, address)
 	}
-	if r.protocol != "ipmi" && r.protocol != "redfish" {
+	if isURL := strings.Contains(r.bmc, "://"); r.bmc != "" && !isURL && !knownDriver(r.protocol) {
 		r.entry.fail("bmc-protocol is %.40q; write ipmi or redfish", r.protocol)
 	}
 	r.entry.bmc(r.bmc, r.protocol, r.secret)

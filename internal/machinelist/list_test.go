@@ -50,7 +50,7 @@ func lines(t testing.TB, list []*Entry) string {
 // Each list in testdata is read as the file beside it says. UPDATE=1 rewrites those.
 func TestLists(t *testing.T) {
 	for name, o := range map[string]Options{
-		"rack.csv": {Secret: "bmc"}, "semicolon.csv": {}, "maas.json": {Secret: "bmc", Addresses: true},
+		"rack.csv": {Secret: "bmc"}, "semicolon.csv": {}, "drivers.csv": {}, "maas.json": {Secret: "bmc", Addresses: true},
 		"tinkerbell.yaml": {Addresses: true}, "metal3.yaml": {}, "available.yaml": {Available: true, Secret: "own"},
 	} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))

@@ -99,13 +99,14 @@ func NamedImages(t *trivet.Template, given map[string]string) (names []string) {
 	if err != nil {
 		return nil
 	}
+	left := &budget{left: MaxWork}
 	for _, a := range t.Spec.Actions {
 		name, ok := a.With["image"].(string)
 		if !ok || slices.ContainsFunc([]string{".Machine", ".Network", ".Provision"},
 			func(fact string) bool { return strings.Contains(name, fact) }) {
 			continue
 		}
-		name, err := renderText("image", name, Data{Params: params}, &budget{left: MaxWork})
+		name, err := renderText("image", name, Data{Params: params}, left)
 		if err == nil && name != "" {
 			names = append(names, name)
 		}

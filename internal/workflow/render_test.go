@@ -27,6 +27,22 @@ var data = workflow.Data{
 	Params:  map[string]string{"image": "debian"},
 }
 
+// Finding the images of a template is bounded as its rendering is: over all actions.
+func TestNamedImagesAreBounded(t *testing.T) {
+	big := &trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
+		Spec: trivet.TemplateSpec{Parameters: []trivet.Parameter{{Name: "a"}}}}
+	const actions = 100
+	for range actions {
+		big.Spec.Actions = append(big.Spec.Actions, trivet.Action{Use: "image",
+			With: map[string]any{"image": "{{if lower .Params.a}}debian{{end}}"}})
+	}
+	small := workflow.NamedImages(big, map[string]string{"a": "x"})
+	large := workflow.NamedImages(big, map[string]string{"a": strings.Repeat("x", workflow.MaxWork/20)})
+	if len(small) != actions || len(large) == 0 || len(large) > 10 {
+		t.Errorf("%d names, and %d where each costs a tenth of what all may cost", len(small), len(large))
+	}
+}
+
 func TestRender(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain":                                 "plain",
