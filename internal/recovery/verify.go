@@ -32,7 +32,7 @@ type Report struct {
 	Problems []string `json:"problems"`
 	Found    int      `json:"found"`
 	// Bad are the digits of the blobs whose saved contents do not have their digests.
-	Bad []string `json:"-"`
+	Bad []string `json:"bad,omitempty"`
 	// Head is how the head was started that made it.
 	Head HeadConfig `json:"head"`
 }
