@@ -119,14 +119,14 @@ func Check(v any, t reflect.Type) error { return CheckEdit(nil, v, t) }
 // is permitted, also in another element of its list.
 func CheckEdit(before, after any, t reflect.Type) error {
 	permitted := map[trivet.FieldError]bool{}
-	was := checker{t, func(fe trivet.FieldError) { permitted[inAnyElement(fe)] = true }}
+	was := checker{t, func(fe trivet.FieldError) { permitted[inAnyElement(fe)] = true }, func() bool { return false }}
 	was.check("", before, t)
 	var errs []error
 	now := checker{t, func(fe trivet.FieldError) {
 		if len(errs) < maxFields && !permitted[inAnyElement(fe)] {
 			errs = append(errs, &fe)
 		}
-	}}
+	}, func() bool { return len(errs) >= maxFields }}
 	now.check("", after, t)
 	return errors.Join(errs...)
 }
@@ -142,6 +142,7 @@ func inAnyElement(fe trivet.FieldError) trivet.FieldError {
 type checker struct {
 	root  reflect.Type
 	found func(trivet.FieldError)
+	full  func() bool // no more is listed
 }
 
 func (c *checker) add(path, format string, args ...any) {
@@ -246,7 +247,7 @@ func (c *checker) object(path string, v any, t reflect.Type) {
 			c.check(Join(path, key), object[key], field.Type)
 			continue
 		}
-		if len(c.errs) >= maxFields { // no one reads what a suggestion costs
+		if c.full() { // no one reads what a suggestion costs
 			return
 		}
 		c.add(Join(path, key), "is not known%s", c.suggest(path, key, known))
