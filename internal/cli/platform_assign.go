@@ -138,7 +138,8 @@ func platformOrDefault(ctx context.Context, cl *client.Client, name string) (*tr
 	return client.Of[trivet.Platform](cl).Get(ctx, name)
 }
 
-// selectMachines returns the machines that are named, with the errors of those that do not exist, or those with labels.
+// selectMachines returns the machines that are named, with the errors of names that no machine has or can have, or those
+// with labels.
 func selectMachines(ctx context.Context, cl *client.Client, names []string, labels string) (
 	all []*trivet.Machine, missing []error, err error) {
 	info, err := trivet.LookupKind("Machine")

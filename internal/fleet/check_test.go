@@ -116,12 +116,7 @@ func TestCheckThatNoOneBoots(t *testing.T) {
 	r.releasing("")
 	m := r.on("accept ")
 	r.write(func(tx *store.Tx) error {
-		rec, err := r.Machines.In(tx).Get(m.name)
-		if err != nil {
-			return err
-		}
-		rec.Spec.BMC = nil
-		return r.Machines.In(tx).Put(rec)
+		return r.changeMachine(tx, m.name, func(rec *trivet.Machine) { rec.Spec.BMC = nil })
 	})
 	r.must(m.do("check"))
 	r.must(m.do("expire"))
@@ -176,12 +171,7 @@ func TestCheckByAFormerAgent(t *testing.T) {
 		r.AgentUp = func(string, int64) bool { return true }
 		m := r.on("accept boot")
 		r.write(func(tx *store.Tx) error {
-			rec, err := r.Machines.In(tx).Get(m.name)
-			if err != nil {
-				return err
-			}
-			rec.Status.AgentRelease = release
-			return r.Machines.In(tx).Put(rec)
+			return r.changeMachine(tx, m.name, func(rec *trivet.Machine) { rec.Status.AgentRelease = release })
 		})
 		r.must(m.do("check"))
 		if got := m.releaseState(); got != want {
