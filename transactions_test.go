@@ -28,6 +28,8 @@ import (
 var mayCall = map[string]string{
 	"internal/api.Handler.releasePorts: internal/store.Table.ListBy": "each address is read again before it is " +
 		"deleted; the sweep of leases deletes what is missed",
+	"internal/api.Handler.checkAddress: internal/store.Table.SharedBy": "it finds a mistake of an operator; a network " +
+		"can be created after the machine all the same",
 	"internal/fleet.Fleet.workflowName: internal/store.Table.SharedBy": "it proposes a name; claim reads whether a " +
 		"run of that name exists",
 	"internal/fleet.Fleet.bootAddress: internal/state.Tables.AddressesOf": "it renders the address that the machine " +

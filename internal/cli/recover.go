@@ -206,6 +206,9 @@ func (a *app) writePlan(w io.Writer, p *recovery.Plan) {
 	fmt.Fprintf(w, "         %s, which may be claimed again when it is known that nothing runs there\n",
 		counted(p.Unverified, "machine"))
 	fmt.Fprintf(w, "Dropped: %s\n", counted(p.Intents, "power request"))
+	if len(p.Schedules) > 0 {
+		fmt.Fprintf(w, "Suspended: the schedules of backups %s\n", strings.Join(p.Schedules, ", "))
+	}
 	fmt.Fprintf(w, "Fenced:  %s\n", listed(p.Heads))
 	for _, answer := range p.Answering {
 		fmt.Fprintf(w, "         %s responds at %s without a quorum, at revision %d", printable(answer.Head),

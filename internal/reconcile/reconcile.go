@@ -39,6 +39,12 @@ type Background interface {
 	Run(ctx context.Context)
 }
 
+// Holder is a ranked controller of which a head can hold a key: the other heads must wait for it.
+type Holder interface {
+	// Holds reports whether this head holds a key. It processes it at once, whatever its rank.
+	Holds(key string) bool
+}
+
 // Declaration is what a controller needs.
 type Declaration struct {
 	Name string
@@ -179,15 +185,22 @@ func (d Declaration) inputChanged(was, is trivet.Record) bool {
 
 // add queues a key: at once, or later where other heads go first.
 func (r *runner) add(key string) {
-	rank := 0
-	if r.declared.Ranked && r.Rank != nil {
-		rank = r.Rank(key)
-	}
-	if rank == 0 {
-		r.queue.Add(key)
+	if rank := r.rank(key); rank > 0 {
+		r.queue.AddAfter(key, time.Duration(rank)*rankDelay)
 		return
 	}
-	r.queue.AddAfter(key, time.Duration(rank)*rankDelay)
+	r.queue.Add(key)
+}
+
+// rank returns how many heads go before this one for a key.
+func (r *runner) rank(key string) int {
+	if !r.declared.Ranked || r.Rank == nil {
+		return 0
+	}
+	if h, ok := r.controller.(Holder); ok && h.Holds(key) {
+		return 0
+	}
+	return r.Rank(key)
 }
 
 // process reconciles a key within the controller's scope.

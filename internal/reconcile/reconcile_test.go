@@ -267,3 +267,40 @@ func (p *probe) drain() {
 		<-p.done
 	}
 }
+
+// A key that this head holds is processed at once, whatever the rank: the heads that go before can do nothing with it.
+func TestHeldKeysAreProcessedAtOnce(t *testing.T) {
+	tables := storetest.New(t, state.New)
+	first := make(chan string, 2)
+	note := func(name string) func(context.Context) error {
+		return func(context.Context) error {
+			first <- name
+			return nil
+		}
+	}
+	c := holding{probe: &probe{
+		declared: reconcile.Declaration{Name: "test", Reads: []trivet.Kind{"Machine"},
+			Watches: []trivet.Kind{"Machine"}, Workers: 1, Ranked: true},
+		do:      map[string]func(context.Context) error{"held": note("held"), "free": note("free")},
+		results: map[string][]error{}, done: make(chan struct{}, 2),
+	}, held: "held"}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		_ = reconcile.Run(ctx, reconcile.Config{Store: tables.Store, Log: slog.New(slog.DiscardHandler),
+			Rank: func(key string) int { return map[string]int{"held": 2, "free": 1}[key] }}, c)
+	})
+	if key := <-first; key != "held" {
+		t.Errorf("%s was processed first", key)
+	}
+	cancel()
+	running.Wait()
+}
+
+// holding is a probe that holds a key.
+type holding struct {
+	*probe
+	held string
+}
+
+func (h holding) Holds(key string) bool { return key == h.held }

@@ -113,7 +113,7 @@ func (a *adapter) provision(tx *store.Tx, name string) error {
 
 // suspend stops the schedules of backups: this may be a rehearsal, or older than what is in their places.
 func (a *adapter) suspend(tx *store.Tx) error {
-	for _, name := range a.tables.Schedules.Names() {
+	for _, name := range a.plan.Schedules {
 		b, err := a.tables.Schedules.In(tx).Get(name)
 		if err != nil {
 			return err

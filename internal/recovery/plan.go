@@ -53,6 +53,7 @@ type Plan struct {
 	Machines   map[string]int `json:"machines"`   // by state, in the records
 	Unverified int            `json:"unverified"` // machines that are not claimed until they are verified
 	Intents    int            `json:"intents"`    // power requests that are dropped
+	Schedules  []string       `json:"schedules"`  // of backups, that are suspended
 	// Frozen are the provisions that wait for a decision, at most MaxListed; FrozenCount is how many there are.
 	Frozen       []string `json:"frozen"`
 	FrozenCount  int      `json:"frozenCount"`
@@ -105,6 +106,7 @@ func (p *Plan) describe(t *state.Tables, name string) error {
 		return err
 	}
 	p.Incarnation = newIncarnation(p.Former, p.Time)
+	p.Schedules = append([]string{}, t.Schedules.Names()...)
 	p.describeMachines(t)
 	for v := range t.Provisions.AllShared() {
 		if !v.Status.State.Ended() {

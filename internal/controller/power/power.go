@@ -119,6 +119,16 @@ func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 // Keys implements [reconcile.Controller].
 func (c *Controller) Keys() []string { return c.Tables.Machines.Names() }
 
+// Holds implements [reconcile.Holder]: no other head uses the machine's BMC before this one has released it, or died.
+func (c *Controller) Holds(machine string) bool {
+	m, err := c.Tables.Machines.GetShared(machine)
+	if err != nil {
+		return false
+	}
+	intent := m.Status.Intent
+	return m.Status.PowerHead == c.Head || intent != nil && intent.Head == c.Head
+}
+
 // Affected implements [reconcile.Controller]. The age of an intent counts from here: one that this head did not see
 // being written, because it did not run or its change feed was interrupted, may be of any age.
 func (c *Controller) Affected(e *store.Event) []string {

@@ -47,6 +47,32 @@ func TestPowerWithClockSkew(t *testing.T) {
 	}
 }
 
+// The head that used a machine's BMC last holds the next intent, too, until it has released the BMC. Were it to leave
+// the intent to the head that ranks first, both would wait for each other.
+func TestHeadHoldsWhatItUsed(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	c := newController(f)
+	next := trivet.PowerIntent{Want: "cycle", Until: time.Now().Add(workflow.IntentTimeout), Head: "head0"}
+	newPowered(t, f, "m", next)
+	for _, s := range []struct {
+		change func(*trivet.MachineStatus)
+		holds  bool
+	}{
+		{func(*trivet.MachineStatus) {}, true},
+		{func(s *trivet.MachineStatus) { s.Intent.Head = "head1" }, false},
+		{func(s *trivet.MachineStatus) { s.Intent, s.PowerHead = nil, "head0" }, true},
+		{func(s *trivet.MachineStatus) { s.PowerHead = "" }, false},
+	} {
+		mustChange(t, f, "m", s.change)
+		if m, _ := f.Machines.Get("m"); c.Holds("m") != s.holds {
+			t.Errorf("with %+v and the BMC of %q, it holds: %t", m.Status.Intent, m.Status.PowerHead, !s.holds)
+		}
+	}
+	if c.Holds("none") {
+		t.Error("it holds a machine that does not exist")
+	}
+}
+
 // An intent ends where the desired state changes meanwhile, and the same head continues with the new intent.
 func TestPowerFollowsDesiredState(t *testing.T) {
 	f := fleet.New(storetest.New(t, state.New), "head0")
