@@ -207,7 +207,7 @@ func (a *app) writePlan(w io.Writer, p *recovery.Plan) {
 		counted(p.Unverified, "machine"))
 	fmt.Fprintf(w, "Dropped: %s\n", counted(p.Intents, "power request"))
 	if len(p.Schedules) > 0 {
-		fmt.Fprintf(w, "Suspended: the schedules of backups %s\n", strings.Join(p.Schedules, ", "))
+		fmt.Fprintf(w, "Stopped: backups of the schedules %s\n", listed(p.Schedules))
 	}
 	fmt.Fprintf(w, "Fenced:  %s\n", listed(p.Heads))
 	for _, answer := range p.Answering {
