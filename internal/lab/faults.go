@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/trivet-project/trivet/internal/lab/grade"
 	"github.com/trivet-project/trivet/internal/wait"
 )
 
@@ -23,6 +24,7 @@ type faultInjector struct {
 	rest     time.Duration   // after each kill
 
 	faults  []time.Time
+	outages []grade.Outage
 	leaders int
 }
 
@@ -117,6 +119,7 @@ func (st *faultInjector) kill(ctx context.Context, n *headProcess, leader bool, 
 	if err := n.start(ctx); err != nil {
 		return fmt.Errorf("restart after a kill: %w\n%s", err, n.logTail())
 	}
+	st.outages = append(st.outages, grade.Outage{From: at, To: time.Now()})
 	st.progress.line(map[string]any{"what": "start", "subject": n.name})
 	return st.heads.waitFor(ctx, "wait for all heads to be members", func() bool {
 		c, err := st.heads.client.Cluster(ctx)

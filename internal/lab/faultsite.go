@@ -89,13 +89,13 @@ func (d *Demo) failover(ctx context.Context, on *demoSite) (summary Summary, err
 	stop()
 	err = errors.Join(err, g.Wait())
 	summary = progress.summary(time.Since(began))
-	var kills []time.Time
+	var outages []grade.Outage
 	if faults != nil && err == nil {
-		kills = faults.faults
+		outages = faults.outages
 		summary.Faults, err = faults.summary(ctx)
 	}
 	if err == nil {
-		summary.Result, err = site.grade(ctx, progress, kills)
+		summary.Result, err = site.grade(ctx, progress, outages)
 	}
 	return summary, err
 }
@@ -315,8 +315,9 @@ func (s *faultSite) provide(ctx context.Context, progress *tracker) error {
 }
 
 // grade compares what was seen, and the records as they are now, with the truth.
-func (s *faultSite) grade(ctx context.Context, progress *tracker, kills []time.Time) (*grade.Result, error) {
-	f := &grade.Final{Kills: kills, Ended: progress.endTimes(), AgentTimeout: agentTimeout().D(), Pace: pace,
+func (s *faultSite) grade(ctx context.Context, progress *tracker,
+	outages []grade.Outage) (*grade.Result, error) {
+	f := &grade.Final{Outages: outages, Ended: progress.endTimes(), AgentTimeout: agentTimeout().D(), Pace: pace,
 		SilentAfter: reportTime, Timeouts: timeouts()}
 	runs, _, err := client.Of[trivet.Workflow](s.client).List(ctx, client.ListOptions{})
 	if err != nil {

@@ -15,8 +15,8 @@ type Final struct {
 	Provisions []*trivet.Provision
 	// Timeouts are how long an attempt of each step may take.
 	Timeouts map[string]time.Duration
-	// Kills are when heads were killed.
-	Kills []time.Time
+	// Outages are of the heads that were killed.
+	Outages []Outage
 	// Ended is when the end of each provision was seen.
 	Ended map[string]time.Time
 	// SilentAfter is how long after its fault has shown a machine is silent.
@@ -25,6 +25,9 @@ type Final struct {
 	AgentTimeout time.Duration
 	Pace         int
 }
+
+// Outage is from the kill of a head until it is ready again.
+type Outage struct{ From, To time.Time }
 
 // Result is how a run compares with the truth.
 type Result struct {
@@ -259,8 +262,9 @@ func (g *grader) gradeAttempts() {
 	}
 }
 
-// perKill is by how much each head that is killed meanwhile may delay what is seen: the time without a leader is not
-// counted, and as long again, in which agents find another head.
+// perKill is by how much each head that is down meanwhile may delay what is seen, and for how long after its kill at
+// least: the time without a leader is not counted, and as long again, in which agents find another head. A BMC that it
+// used is not used by another head until it is back.
 const perKill = 2 * time.Second
 
 // bmcHold is how long a head may wait for a BMC that hangs. The next command to it begins after that, and with it the
@@ -273,8 +277,12 @@ func (g *grader) tolerance(m *Machine, a *Attempt, limit time.Duration) time.Dur
 	if m.Fault == (Fault{BMC, a.Step, Hangs}) {
 		t += bmcHold
 	}
-	for _, at := range g.final.Kills {
-		if at.After(a.Began.Add(-perKill)) && at.Before(a.Detected) {
+	for _, o := range g.final.Outages {
+		over := o.To
+		if least := o.From.Add(perKill); over.Before(least) {
+			over = least
+		}
+		if over.After(a.Began) && o.From.Before(a.Detected) {
 			t += perKill
 		}
 	}

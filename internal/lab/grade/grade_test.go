@@ -172,9 +172,18 @@ func TestGrade(t *testing.T) {
 			s.fails("dead", script, machine, 21)
 		}, "has a deadline of 20s; it must be 1s", nil},
 		"seen late, as a head was killed": {func(s *scene) {
-			s.final.Kills = []time.Time{at(10), at(30)}
+			s.final.Outages = []Outage{{at(10), at(11)}, {at(30), at(31)}}
 			s.fails("dead", script, machine, 23.5)
 		}, "", nil},
+		"seen late, as a head was down": {func(s *scene) {
+			s.final.Outages = []Outage{{at(-3), at(1.5)}}
+			s.fails("dead", script, machine, 23.5)
+		}, "", nil},
+		"seen late, after a head was down": {func(s *scene) {
+			s.final.Outages = []Outage{{at(-3), at(-0.5)}}
+			s.fails("dead", script, machine, 23.5)
+		}, "3.5s after its deadline",
+			func(r *Result) int { return r.LateFailures }},
 		"silence": {func(s *scene) { s.fails("silent", Wipe, machine, 6) }, "", nil},
 		"silence, seen late": {func(s *scene) { s.fails("silent", Wipe, machine, 8) }, "3s after its deadline",
 			func(r *Result) int { return r.LateFailures }},
