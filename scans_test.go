@@ -32,7 +32,7 @@ var mayScan = map[string]string{
 	"internal/controller/power.Controller.Keys: internal/store.Table.Names":        "at the start: which have an intent",
 	"internal/server.Server.checkSealingKey: internal/store.Table.AllShared":       "at the start, once",
 
-	"internal/recovery.adapter.suspend: internal/store.Table.Names":          "in a recovery; schedules are few",
+	"internal/recovery.Plan.describe: internal/store.Table.Names":          "in a recovery; schedules are few",
 	"internal/controller/backup.Controller.Keys: internal/store.Table.Names": "at the start; schedules are few",
 	"internal/controller/notify.Controller.Keys: internal/store.Table.Names": "at the start; notifiers are few",
 
