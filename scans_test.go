@@ -32,7 +32,6 @@ var mayScan = map[string]string{
 	"internal/controller/power.Controller.Keys: internal/store.Table.Names":        "at the start: which have an intent",
 	"internal/server.Server.checkSealingKey: internal/store.Table.AllShared":       "at the start, once",
 
-	"internal/recovery.Plan.describe: internal/store.Table.Names":          "in a recovery; schedules are few",
 	"internal/controller/backup.Controller.Keys: internal/store.Table.Names": "at the start; schedules are few",
 	"internal/controller/notify.Controller.Keys: internal/store.Table.Names": "at the start; notifiers are few",
 
@@ -59,6 +58,7 @@ var mayScan = map[string]string{
 	"internal/recovery.Report.checkBlobUses: internal/state.Tables.BlobUses":  "when a backup is verified, in no head",
 	"internal/recovery.Report.checkRuns: internal/store.Table.AllShared":      "as above",
 	"internal/recovery.Plan.describe: internal/store.Table.AllShared":         "for a recovery, in no head",
+	"internal/recovery.Plan.describe: internal/store.Table.Names":             "as above",
 	"internal/recovery.Plan.describe: internal/state.Tables.BlobUses":         "as above",
 	"internal/recovery.Plan.describeHeads: internal/store.Table.AllShared":    "as above",
 	"internal/recovery.Plan.describeMachines: internal/store.Table.AllShared": "as above",
