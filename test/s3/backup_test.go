@@ -307,7 +307,7 @@ func TestErrors(t *testing.T) {
 
 	s.Kill()
 	for _, args := range [][]string{ls, create, verify} {
-		s.refused([]string{"the S3 server: ", "check that it runs, and --s3-endpoint"}, nil, args...)
+		s.refused([]string{"the S3 server: ", "check that it runs, and its endpoint"}, nil, args...)
 	}
 }
 
