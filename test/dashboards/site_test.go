@@ -25,7 +25,8 @@ type site struct {
 }
 
 // What is provisioned: two waves of machines, one machine that does not boot and is replaced, a provision whose machine
-// is in no network that its template could use, and one for which there is no machine.
+// is in no network that its template could use, and one for which there is no machine; and a schedule of backups that
+// fails.
 const (
 	wave   = 4
 	active = 2*wave + 1
@@ -56,6 +57,10 @@ kind: Template
 name: asks
 spec:
   actions: [{name: gateway, use: file, with: {path: /etc/gateway, content: "{{.Network.Gateway}}"}}]
+---
+kind: BackupSchedule
+name: nightly
+spec: {every: 24h, directory: missing}
 ---
 kind: Provision
 name: queued
