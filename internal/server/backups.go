@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -93,7 +94,9 @@ func proveBackup(ctx context.Context, p recovery.Proof) (r recovery.Report, err 
 	out, log := &limitedBuffer{left: maxReport}, &limitedBuffer{left: maxErrors}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), out, log
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when the thread ends that started it
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return r, err
 	}
