@@ -105,7 +105,8 @@ func TestSuccessionOfALiveLeader(t *testing.T) {
 func slowElections(t *testing.T) (*site, []*node) {
 	t.Helper()
 	s, m := three(t)
-	for _, n := range []*node{m[1], m[2], m[0]} { // one by one: a leader that is closed transfers its leadership
+	for i, n := range []*node{m[1], m[2], m[0]} {
+		s.handOver(n, []*node{m[0], m[0], m[1]}[i])
 		n.Close()
 		n.cfg.Heartbeat, n.cfg.Election = 500*time.Millisecond, 50*time.Second
 		s.run(n)
@@ -114,6 +115,18 @@ func slowElections(t *testing.T) (*site, []*node) {
 	}
 	s.write(m...)
 	return s, m
+}
+
+// handOver waits until a member is not the leader, so that its end needs no election.
+func (s *site) handOver(n, next *node) {
+	s.Helper()
+	s.eventually(n.cfg.Name+" is not the leader", func(ctx context.Context) error {
+		if !n.IsLeader() {
+			return nil
+		}
+		_, err := n.Client().MoveLeader(ctx, next.ID())
+		return err
+	})
 }
 
 // write waits until each of the members has had a write acknowledged, which it has applied then.
