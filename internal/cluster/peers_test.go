@@ -134,7 +134,7 @@ func (s *site) run(n *node) {
 func (s *site) eventually(what string, try func(ctx context.Context) error) {
 	s.Helper()
 	var err error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 		err = try(ctx)
 		cancel()

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -101,31 +102,40 @@ func TestSuccessionOfALiveLeader(t *testing.T) {
 	}
 }
 
-// slowElections starts three members that elect a leader by themselves only after longer than a test lasts.
+// slowElections starts three members that elect a leader by themselves only after longer than a test lasts. Where one
+// ends its leadership meanwhile, as it hears nothing from the others for a second, those vote for none before that.
 func slowElections(t *testing.T) (*site, []*node) {
 	t.Helper()
 	s, m := three(t)
-	for i, n := range []*node{m[1], m[2], m[0]} {
-		s.handOver(n, []*node{m[0], m[0], m[1]}[i])
+	slow := func(n *node) {
 		n.Close()
 		n.cfg.Heartbeat, n.cfg.Election = 500*time.Millisecond, 50*time.Second
 		s.run(n)
 		t.Cleanup(n.Kill) // the last of them would wait for another leader
 		s.write(n)
 	}
+	slow(m[1])
+	s.lead(m[1], m)
+	slow(m[2])
+	slow(m[0])
 	s.write(m...)
 	return s, m
 }
 
-// handOver waits until a member is not the leader, so that its end needs no election.
-func (s *site) handOver(n, next *node) {
+// lead makes one of the members the leader.
+func (s *site) lead(next *node, members []*node) {
 	s.Helper()
-	s.eventually(n.cfg.Name+" is not the leader", func(ctx context.Context) error {
-		if !n.IsLeader() {
-			return nil
+	s.eventually(next.cfg.Name+" leads", func(ctx context.Context) error {
+		for _, n := range members {
+			if n.IsLeader() && n != next {
+				_, err := n.Client().MoveLeader(ctx, next.ID())
+				return err
+			}
 		}
-		_, err := n.Client().MoveLeader(ctx, next.ID())
-		return err
+		if !next.IsLeader() {
+			return errors.New("there is no leader")
+		}
+		return nil
 	})
 }
 
