@@ -103,7 +103,7 @@ func TestSuccessionOfALiveLeader(t *testing.T) {
 }
 
 // slowElections starts three members that elect a leader by themselves only after longer than a test lasts. Where one
-// ends its leadership meanwhile, as it hears nothing from the others for a second, those vote for none before that.
+// ends its leadership meanwhile, as it receives nothing from the others for a second, those vote for none before that.
 func slowElections(t *testing.T) (*site, []*node) {
 	t.Helper()
 	s, m := three(t)
