@@ -93,6 +93,9 @@ type AddressStatus struct {
 	Declined bool `json:"declined,omitempty"`
 }
 
+// Assigns reports whether Trivet assigns the network's addresses, and no other DHCP server.
+func (s *NetworkSpec) Assigns() bool { return s.DHCP == "" || s.DHCP == "server" }
+
 // Validate checks a network by itself.
 func (n *Network) Validate() error {
 	var p problems

@@ -37,7 +37,7 @@ func (l *Leases) proposal(m *trivet.Machine, predict bool) (*Proposal, error) {
 		}
 	}
 	n, only := l.networkOfPorts(m)
-	if n == nil || n.Record.Spec.DHCP != "" && n.Record.Spec.DHCP != "server" {
+	if n == nil || !n.Record.Spec.Assigns() {
 		return nil, nil
 	}
 	r := &Request{MAC: m.Spec.NICs[0].MAC, Machine: m, Network: n, predict: predict}

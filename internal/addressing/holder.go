@@ -50,7 +50,7 @@ func (l *Leases) CheckHolder(mac string, machine *trivet.Machine, a netip.Addr) 
 			return nil
 		}
 		return fmt.Errorf("%w: %s is the address of %s", trivet.ErrForbidden, a, record.Spec.MAC)
-	case n.assigns() || l.isHead(a):
+	case n.Record.Spec.Assigns() || l.isHead(a):
 		return fmt.Errorf("%w: %s is not leased to %s", trivet.ErrForbidden, a, mac)
 	}
 	return l.heard.check(mac, a)

@@ -60,9 +60,6 @@ func (l *Leases) Network(a netip.Addr) *Network {
 	return nil
 }
 
-// assigns reports whether Trivet assigns the network's addresses.
-func (n *Network) assigns() bool { return n.Record.Spec.DHCP == "" || n.Record.Spec.DHCP == "server" }
-
 // newClients returns how many unknown ports may get an address per second.
 func (n *Network) newClients() int { return cmp.Or(n.Record.Spec.NewClients, trivet.DefaultNewClients) }
 

@@ -2,7 +2,6 @@ package api
 
 import (
 	"errors"
-	"regexp"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
@@ -84,12 +83,9 @@ func (c *change) validate() error {
 	return errors.Join(added...)
 }
 
-var listIndex = regexp.MustCompile(`\[\d+\]`)
-
 // withoutIndexes returns an error that is the same wherever the value is in its list.
 func withoutIndexes(fe *trivet.FieldError) trivet.FieldError {
-	return trivet.FieldError{Field: listIndex.ReplaceAllString(fe.Field, "[]"),
-		Problem: listIndex.ReplaceAllString(fe.Problem, "[]")}
+	return trivet.FieldError{Field: apitypes.InAnyElement(fe.Field), Problem: apitypes.InAnyElement(fe.Problem)}
 }
 
 // named adds to an error which record was refused, where it does not say so itself.

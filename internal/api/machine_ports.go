@@ -66,7 +66,7 @@ func (h *Handler) checkAddress(field string, a netip.Addr) error {
 	for _, p := range ipam.Enclosing(netip.PrefixFrom(a, a.BitLen())) {
 		for _, n := range h.Fleet.Networks.SharedBy(state.ByCIDR, p.String()) {
 			reserved := n
-			if n.Spec.DHCP != "" && n.Spec.DHCP != "server" {
+			if !n.Spec.Assigns() {
 				reserved = &trivet.Network{Spec: trivet.NetworkSpec{CIDR: n.Spec.CIDR}}
 			}
 			if !ipam.Usable(reserved, a) {

@@ -133,9 +133,12 @@ func CheckEdit(before, after any, t reflect.Type) error {
 
 var elementIndex = regexp.MustCompile(`\[\d+\]`)
 
+// InAnyElement returns a text without the indices of the paths in it, so that it is the same for all elements of a list.
+func InAnyElement(text string) string { return elementIndex.ReplaceAllString(text, "[]") }
+
 // inAnyElement returns a FieldError without the indices of its path.
 func inAnyElement(fe trivet.FieldError) trivet.FieldError {
-	fe.Field = elementIndex.ReplaceAllString(fe.Field, "[]")
+	fe.Field = InAnyElement(fe.Field)
 	return fe
 }
 

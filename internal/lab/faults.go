@@ -23,8 +23,7 @@ type faultInjector struct {
 	gates    []chan struct{} // the i-th is closed before the i-th kill, to power on more machines
 	rest     time.Duration   // after each kill
 
-	faults  []time.Time
-	outages []grade.Outage
+	outages []grade.Outage // one for each kill
 	leaders int
 }
 
@@ -110,7 +109,6 @@ func (st *faultInjector) waitBusy(ctx context.Context) (acting int, err error) {
 func (st *faultInjector) kill(ctx context.Context, n *headProcess, leader bool, acting int) error {
 	at := time.Now()
 	n.kill()
-	st.faults = append(st.faults, at)
 	if leader {
 		st.leaders++
 	}
@@ -137,7 +135,7 @@ func (st *faultInjector) kill(ctx context.Context, n *headProcess, leader bool, 
 
 // summary checks whether any acknowledged write is lost.
 func (st *faultInjector) summary(ctx context.Context) (*Faults, error) {
-	f := &Faults{HeadsKilled: len(st.faults), LeadersKilled: st.leaders, WorkflowsFailed: st.progress.failedRuns()}
+	f := &Faults{HeadsKilled: len(st.outages), LeadersKilled: st.leaders, WorkflowsFailed: st.progress.failedRuns()}
 	var writes [][]time.Time
 	var errs []error
 	for _, w := range st.writers {
@@ -148,6 +146,10 @@ func (st *faultInjector) summary(ctx context.Context) (*Faults, error) {
 		errs = append(errs, err)
 		writes = append(writes, w.acks)
 	}
-	f.WriteGap, f.BootGap = gaps(st.faults, writes...), gaps(st.faults, st.boots.got)
+	var kills []time.Time
+	for _, o := range st.outages {
+		kills = append(kills, o.From)
+	}
+	f.WriteGap, f.BootGap = gaps(kills, writes...), gaps(kills, st.boots.got)
 	return f, errors.Join(errs...)
 }

@@ -315,8 +315,7 @@ func (s *faultSite) provide(ctx context.Context, progress *tracker) error {
 }
 
 // grade compares what was seen, and the records as they are now, with the truth.
-func (s *faultSite) grade(ctx context.Context, progress *tracker,
-	outages []grade.Outage) (*grade.Result, error) {
+func (s *faultSite) grade(ctx context.Context, progress *tracker, outages []grade.Outage) (*grade.Result, error) {
 	f := &grade.Final{Outages: outages, Ended: progress.endTimes(), AgentTimeout: agentTimeout().D(), Pace: pace,
 		SilentAfter: reportTime, Timeouts: timeouts()}
 	runs, _, err := client.Of[trivet.Workflow](s.client).List(ctx, client.ListOptions{})
