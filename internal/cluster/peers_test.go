@@ -29,10 +29,11 @@ import (
 // site is the members of a cluster, with their keys and their log.
 type site struct {
 	*testing.T
-	dir  string
-	keys *auth.Keys
-	all  []*node
-	log  logLines
+	dir      string
+	keys     *auth.Keys
+	all      []*node
+	election time.Duration // of its members; 0: the default
+	log      logLines
 }
 
 // logLines is the lines of a log.
@@ -83,8 +84,9 @@ func (s *site) node(name string) *node {
 	}
 	dir := filepath.Join(s.dir, name)
 	n := &node{cfg: cluster.Config{
-		Logger: slog.New(slog.NewTextHandler(&s.log, nil)).With("member", name),
-		Dir:    dir, Name: name, URL: "https://" + l.Addr().String(),
+		Election: s.election,
+		Logger:   slog.New(slog.NewTextHandler(&s.log, nil)).With("member", name),
+		Dir:      dir, Name: name, URL: "https://" + l.Addr().String(),
 		TLS: cluster.PeerTLS{Cert: dir + "/peer.pem", Key: dir + "/peer-key.pem",
 			CA: filepath.Join(s.dir, "keys/ca.pem")},
 	}}
@@ -174,17 +176,21 @@ func (s *site) joinNode(first, n *node) {
 // three starts a single member and adds two.
 func three(t *testing.T) (*site, []*node) {
 	t.Helper()
-	s := newSite(t)
+	return newSite(t).three()
+}
+
+func (s *site) three() (*site, []*node) {
+	s.Helper()
 	first := s.node("head0")
 	url := first.cfg.URL
 	first.cfg.URL = "" // a single member needs none
 	s.run(first)
 	s.eventually("a leader", first.WaitLeader)
-	if _, err := first.Client().Put(t.Context(), "k", "v"); err != nil {
-		t.Fatal(err)
+	if _, err := first.Client().Put(s.Context(), "k", "v"); err != nil {
+		s.Fatal(err)
 	}
-	if err := first.SetURL(t.Context(), url); err != nil {
-		t.Fatal(err)
+	if err := first.SetURL(s.Context(), url); err != nil {
+		s.Fatal(err)
 	}
 	return s, []*node{first, s.join(first, "head1"), s.join(first, "head2")}
 }
@@ -253,10 +259,13 @@ func TestRemovedMemberStops(t *testing.T) {
 	}
 }
 
-// A leader that is closed transfers its leadership first: when it has stopped, another member is the leader.
+// A leader that is closed transfers its leadership first: when it has stopped, another member is the leader. Each
+// member has as long as an election takes to become the leader.
 func TestLeaderTransfersLeadership(t *testing.T) {
 	t.Parallel()
-	s, m := three(t)
+	s := newSite(t)
+	s.election = 20 * time.Second
+	_, m := s.three()
 	isLeader := func(n *node) bool { return n.IsLeader() }
 	first := m[slices.IndexFunc(m, isLeader)]
 	over, err := first.Term(t.Context())
@@ -264,7 +273,11 @@ func TestLeaderTransfersLeadership(t *testing.T) {
 	if errs := s.log.errors(); err != nil || len(errs) > 0 {
 		t.Errorf("%v; logged errors: %q", err, errs)
 	}
-	<-over
+	select {
+	case <-over:
+	case <-time.After(time.Minute):
+		t.Error("the former leader knows no other")
+	}
 	if first.IsLeader() || !slices.ContainsFunc(m, isLeader) {
 		t.Error("no other member is the leader")
 	}

@@ -52,7 +52,7 @@ func TestNoSuccessionByOneMember(t *testing.T) {
 			t.Errorf("%s: %d successions", n.cfg.Name, n.Successions())
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // it stands for election three times
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second) // it stands for election three times
 	defer cancel()
 	one.Succeed(ctx, leader.ID())
 	one.Succeed(t.Context(), leader.ID()) // again, in the same term
@@ -109,7 +109,7 @@ func slowElections(t *testing.T) (*site, []*node) {
 	s, m := three(t)
 	slow := func(n *node) {
 		n.Close()
-		n.cfg.Heartbeat, n.cfg.Election = 500*time.Millisecond, 50*time.Second
+		n.cfg.Heartbeat, n.cfg.Election = 2*time.Second, 50*time.Second
 		s.run(n)
 		t.Cleanup(n.Kill) // the last of them would wait for another leader
 		s.write(n)
