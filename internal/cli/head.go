@@ -186,15 +186,20 @@ func noSuchHead(err error, op, name string) error {
 
 func (a *app) headReplace() *cobra.Command {
 	var ttl time.Duration
+	var plan bool
 	c := &cobra.Command{
 		Use:   "replace OLD",
 		Short: "Create a join token for a head that replaces another one",
 		Long: "Create a join token for a head that replaces another one, which need not be running. When the new\n" +
 			"head joins, it gets the role of the old one, which is permanently removed. Nothing changes before.\n" +
 			"The only full head cannot be replaced: add another head first.",
-		Example: "  trivet head replace head1",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
+		Example: "  trivet head replace head1 --plan   # what is lost, and what the next failure would break\n" +
+			"  trivet head replace head1",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if plan {
+				return a.planLeave(cmd.Context(), args[0], true)
+			}
 			issue := func(ctx context.Context, cl *client.Client, _ trivet.Cluster) (string, time.Time, error) {
 				token, expires, err := cl.IssueReplace(ctx, args[0], ttl)
 				return token, expires, noSuchHead(err, "replace", args[0])
@@ -203,36 +208,55 @@ func (a *app) headReplace() *cobra.Command {
 		},
 	}
 	a.tokenFlags(c, &ttl)
+	c.Flags().BoolVar(&plan, "plan", false, "show what it means, and create no token")
 	return c
 }
 
 func (a *app) headRemove() *cobra.Command {
-	return &cobra.Command{
+	var plan, yes bool
+	c := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Permanently remove a head from the cluster",
 		Long: "Permanently remove a head from the cluster; it need not be running. Its name is not reused. Its\n" +
 			"data directory is not deleted, but the head cannot rejoin with it, and its credential is revoked.\n" +
 			"A full head had the keys of the cluster: wipe its data directory. If someone may have read it,\n" +
-			"replace the key of the store then: trivet key rotate store. The command waits until the head is\n" +
-			"removed.",
-		Example: "  trivet head remove head1",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
+			"replace the key of the store then: trivet key rotate store. The command shows the plan, asks, and\n" +
+			"waits until the head is removed.",
+		Example: "  trivet head remove head1 --plan   # what is lost, and what the next failure would break\n" +
+			"  trivet head remove head1\n  trivet head remove head1 --yes",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, view, err := a.cluster(cmd.Context())
-			if err != nil {
-				return err
+			if plan {
+				return a.planLeave(cmd.Context(), args[0], false)
 			}
-			removed := func(h trivet.HeadView) bool { return h.Name == args[0] && isRemoved(h) }
-			if slices.ContainsFunc(view.Heads, removed) {
-				fmt.Fprintf(a.Out, "head/%s is already removed\n", args[0])
-				return nil
-			}
-			if err := cl.RemoveHead(cmd.Context(), args[0]); err != nil {
-				return noSuchHead(err, "remove", args[0])
-			}
-			return a.waitRemoved(cmd.Context(), cl, args[0])
+			return a.removeHead(cmd.Context(), args[0], yes)
 		},
 	}
+	a.outputForms(c, "table", "json", "yaml")
+	c.Flags().BoolVar(&plan, "plan", false, "show what it means, and remove nothing")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return c
+}
+
+func (a *app) removeHead(ctx context.Context, name string, yes bool) error {
+	cl, view, err := a.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	removed := func(h trivet.HeadView) bool { return h.Name == name && isRemoved(h) }
+	if slices.ContainsFunc(view.Heads, removed) {
+		fmt.Fprintf(a.Out, "head/%s is already removed\n", name)
+		return nil
+	}
+	if !yes {
+		if err := a.confirmRemove(ctx, cl, name); err != nil {
+			return err
+		}
+	}
+	if err := cl.RemoveHead(ctx, name); err != nil {
+		return noSuchHead(err, "remove", name)
+	}
+	return a.waitRemoved(ctx, cl, name)
 }
 
 // printLeft prints what a removed head still has.

@@ -67,7 +67,7 @@ func (t *trial) joinAndLeave(ctx context.Context, h *head) (name string, err err
 	}
 	h.mayEnd(true)
 	return name, testhead.Eventually(ctx, func() error {
-		_, err := t.trivet(ctx, "head", "remove", name)
+		_, err := t.trivet(ctx, "head", "remove", name, "--yes")
 		if err != nil && strings.Contains(err.Error(), "removed") {
 			err = nil
 		}

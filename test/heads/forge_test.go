@@ -70,7 +70,7 @@ func TestForgingWitness(t *testing.T) {
 	h1.Up()
 	h1.awaitRefused(len(forged), h1)
 	h0.awaitMember("head1")
-	h0.MustTrivet("head", "remove", "head2")
+	h0.MustTrivet("head", "remove", "head2", "--yes")
 	h0.awaitState("head2", "removed")
 	l.write()
 }

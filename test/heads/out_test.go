@@ -33,11 +33,11 @@ func TestRemoveAndRejoin(t *testing.T) {
 
 func (r *removal) whileItRuns(t *testing.T) {
 	h0, h2, l := r.h0, r.h2, r.l
-	if out := h0.MustTrivet("head", "remove", "head2"); out != "head/head2 removed" {
+	if out := h0.MustTrivet("head", "remove", "head2", "--yes"); out != "head/head2 removed" {
 		t.Errorf("the output is %q", out)
 	}
 	h2.expectRefusal("it was removed from cluster", "--rejoin --join URL --token TOKEN")
-	if out := h0.MustTrivet("head", "remove", "head2"); out != "head/head2 is already removed" {
+	if out := h0.MustTrivet("head", "remove", "head2", "--yes"); out != "head/head2 is already removed" {
 		t.Errorf("the output is %q", out)
 	}
 	l.write()
@@ -73,7 +73,7 @@ func (r *removal) whileItIsDown(_ *testing.T) {
 	h0, h1, h2, l := r.h0, r.h1, r.h2, r.l
 	h2.Kill()
 	h0.awaitState("head3", "down")
-	h0.MustTrivet("head", "remove", "head3")
+	h0.MustTrivet("head", "remove", "head3", "--yes")
 	l.write()
 	h0.Kill() // no head can notify it
 	h1.Kill()
@@ -102,9 +102,9 @@ func (r *removal) replaced(_ *testing.T) {
 
 func (r *removal) notTheLast(t *testing.T) {
 	h0, l := r.h0, r.l
-	h0.MustTrivet("head", "remove", "head4")
-	h0.MustTrivet("head", "remove", "head5")
-	out, err := h0.Trivet("head", "remove", "head0")
+	h0.MustTrivet("head", "remove", "head4", "--yes")
+	h0.MustTrivet("head", "remove", "head5", "--yes")
+	out, err := h0.Trivet("head", "remove", "head0", "--yes")
 	if err == nil || !strings.Contains(out.All, "no other full head is a member") ||
 		!strings.Contains(out.All, "trivet head token") {
 		t.Errorf("%v: %s", err, out.All)
@@ -128,7 +128,7 @@ func TestLeaderIsRemoved(t *testing.T) {
 		}
 		return err
 	})
-	if out := h0.MustTrivet("head", "remove", "head0"); out != "head/head0 removed" {
+	if out := h0.MustTrivet("head", "remove", "head0", "--yes"); out != "head/head0 removed" {
 		t.Errorf("the output is %q", out)
 	}
 	h0.expectRefusal("it was removed from cluster")

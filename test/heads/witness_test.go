@@ -54,7 +54,7 @@ func TestWitness(t *testing.T) {
 	}
 	t.Run("is removed while it is down", func(t *testing.T) {
 		w.Kill()
-		h0.MustTrivet("head", "remove", "head2")
+		h0.MustTrivet("head", "remove", "head2", "--yes")
 		h0.awaitState("head2", "removed")
 		h0.Signal(syscall.SIGSTOP) // no head can notify it when it starts
 		h1.Signal(syscall.SIGSTOP)
