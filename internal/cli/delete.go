@@ -16,7 +16,7 @@ func (a *app) delete() *cobra.Command {
 	var files []string
 	var ignore, force bool
 	c := &cobra.Command{
-		Use:   "delete KIND NAME...",
+		Use:   "delete KIND NAME... | KIND/NAME...",
 		Short: "Delete records",
 		Long: "Delete records.\n\n" +
 			"Deleting a provision cancels its workflow and releases its machine. An installed system is powered off\n" +
@@ -25,7 +25,8 @@ func (a *app) delete() *cobra.Command {
 			"unless spec.release of the site is wipe or keep-data; trivet release says it for one machine.\n\n" +
 			"A record that others refer to is not deleted: a platform in use, the secret of a BMC, the template of\n" +
 			"a provision that has not ended. --force deletes it, and prints which records refer to nothing then.",
-		Example: "  trivet delete provision web1\n  trivet delete -f site.yaml --ignore-not-found",
+		Example: "  trivet delete provision web1\n  trivet delete provision/web1 machine/m1\n" +
+			"  trivet delete -f site.yaml --ignore-not-found",
 		Args:    cobra.ArbitraryArgs, ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			targets, err := a.targets(args, files)
@@ -95,6 +96,9 @@ func (a *app) targets(args, files []string) ([]target, error) {
 		}
 		return list, nil
 	}
+	if len(args) > 0 && strings.Contains(args[0], "/") {
+		return a.targetsByKind(args)
+	}
 	if len(args) < 2 {
 		return nil, fmt.Errorf("%w: a kind and at least one name are required, such as: trivet delete machine m1",
 			trivet.ErrInvalid)
@@ -104,6 +108,22 @@ func (a *app) targets(args, files []string) ([]target, error) {
 		return nil, err
 	}
 	for _, name := range args[1:] {
+		list = append(list, target{info, a.project(), name})
+	}
+	return list, nil
+}
+
+// targetsByKind returns the records of arguments KIND/NAME, as trivet get -o name prints them.
+func (a *app) targetsByKind(args []string) (list []target, err error) {
+	for _, arg := range args {
+		kind, name, ok := strings.Cut(arg, "/")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("%w: %q: write KIND/NAME, as in the other arguments", trivet.ErrInvalid, arg)
+		}
+		info, err := lookupKind(kind)
+		if err != nil {
+			return nil, err
+		}
 		list = append(list, target{info, a.project(), name})
 	}
 	return list, nil

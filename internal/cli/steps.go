@@ -57,6 +57,17 @@ func isPlausible(s trivet.Step, since time.Duration) bool {
 	return since > s.Elapsed.D() && since < s.Timeout.D()
 }
 
+// stateText is the state of a record as a sentence goes on with it: "is active", "has failed".
+func stateText(state string) string {
+	switch state {
+	case "":
+		return "is new"
+	case string(trivet.ProvisionSucceeded), string(trivet.ProvisionFailed):
+		return "has " + state
+	}
+	return "is " + state
+}
+
 // durationText rounds a duration: to milliseconds below a second, to tenths below ten seconds, otherwise to seconds.
 func durationText(d time.Duration) string {
 	switch {

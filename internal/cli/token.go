@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
 )
 
 func (a *app) token() *cobra.Command {
@@ -16,8 +19,9 @@ func (a *app) token() *cobra.Command {
 	issue := &cobra.Command{
 		Use:   "issue ACCOUNT",
 		Short: "Create an API token for an account; it is shown only once",
-		Long: "Create an API token for an account; it is shown only once. It expires after spec.tokenLifetime of the\n" +
-			"site, by default 90 days. Revoke it with trivet token revoke ID.",
+		Long: "Create an API token for an account; it is shown only once, on the standard output. It expires after\n" +
+			"spec.tokenLifetime of the site, by default 90 days. Revoke it with trivet token revoke ID. How it is used\n" +
+			"on another computer is printed on the standard error.",
 		Example: "  trivet token issue alice\n  trivet token issue ci --ttl 720h",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("accounts"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -34,7 +38,7 @@ func (a *app) token() *cobra.Command {
 				return err
 			}
 			fmt.Fprintln(a.Out, t.Token)
-			fmt.Fprintf(a.Err, "token/%s %s\n", t.Name, expiryText(t.Expires))
+			fmt.Fprintf(a.Err, "token/%s %s\n%s", t.Name, expiryText(t.Expires), a.loginText(cl))
 			return nil
 		},
 	}
@@ -59,6 +63,16 @@ func (a *app) token() *cobra.Command {
 	}
 	c.AddCommand(issue, revoke)
 	return c
+}
+
+// loginText says how a token is used elsewhere, where this program verifies the cluster by pins: with certificates, what
+// else has to be given to the other person is not known.
+func (a *app) loginText(cl *client.Client) string {
+	cfg, err := client.Environment(a.context)
+	if err != nil || !strings.HasPrefix(cfg.Trust, "sha256:") {
+		return ""
+	}
+	return fmt.Sprintf("to use it: trivet login --endpoint %s --trust %s\n", cl.Endpoints()[0], cfg.Trust)
 }
 
 // tokenRequest returns the request for a token that is valid for ttl: a duration, never, or empty for the default.

@@ -112,7 +112,7 @@ func (c condition) check(raw json.RawMessage) (met bool, present string) {
 	value := valueAt(raw, c.path)
 	met = value == c.value
 	if c.state {
-		present = "is " + cmp.Or(value, "new")
+		present = stateText(value)
 	} else {
 		present = fmt.Sprintf("has %s=%s", strings.Join(c.path, "."), value)
 	}

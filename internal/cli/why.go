@@ -83,8 +83,8 @@ func (a *app) explainProvision(ctx context.Context, cl *client.Client, name stri
 // printProvision prints the state of a provision.
 func (a *app) printProvision(e explanation) {
 	p := e.Provision
-	fmt.Fprintf(a.Out, "Provision %s is %s%s\n", p.Name, cmp.Or(p.Status.State, trivet.ProvisionPending),
-		suffix(p.Status.Reason))
+	fmt.Fprintf(a.Out, "Provision %s %s%s\n", p.Name,
+		stateText(string(cmp.Or(p.Status.State, trivet.ProvisionPending))), suffix(p.Status.Reason))
 	if text := pauseText(p.Status.Paused); text != "" {
 		fmt.Fprintf(a.Out, "It is %s; to go on: trivet resume%s %s\n", printable(text), a.flagText(), p.Name)
 	}

@@ -50,7 +50,7 @@ func (b *breakdown) halts(ctx context.Context, step string) bool {
 }
 
 // wrap returns what performs the actions of a machine that breaks down. freeze stops its agent.
-func (b *breakdown) wrap(m *Machine, do doer, freeze func()) doer {
+func (b *breakdown) wrap(m *Machine, do Doer, freeze func()) Doer {
 	return func(ctx context.Context, at *action.Attempt) error {
 		if !b.shows(at.Action.Name) {
 			return do(ctx, at)

@@ -13,12 +13,12 @@ import (
 // withBMC gives a machine, which is off, a BMC that fails in a way.
 func (s *site) withBMC(m *Machine, fault grade.Mode) {
 	s.Helper()
-	p := &supply{machine: m, fault: fault}
-	server, err := bmctest.StartRedfish(p.handler("u", "p"))
+	p := &Supply{Machine: m, fault: fault}
+	server, err := bmctest.StartRedfish("127.0.0.1:0", p.Handler("u", "p"))
 	s.must(err)
 	s.Cleanup(func() {
 		s.must(server.Stop())
-		p.close()
+		p.Close()
 	})
 	_, err = client.Of[trivet.Secret](s.client).Create(s.Context(), &trivet.Secret{Meta: trivet.Meta{Name: "bmc-" + m.Name},
 		Spec: trivet.SecretSpec{Data: map[string]string{"user": "u", "password": "p"}, Insecure: true,

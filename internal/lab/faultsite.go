@@ -45,7 +45,7 @@ type faultSite struct {
 	client   *client.Client
 	truth    *grade.Truth
 	seen     *grade.Observer
-	supplies []*supply
+	supplies []*Supply
 	bmcs     []*bmctest.RedfishServer
 	password string
 }
@@ -250,7 +250,7 @@ func (s *faultSite) addMachine(i int, dhcp []string) (*Machine, *bmctest.Redfish
 	truth := &s.truth.Machines[i]
 	m := &Machine{Name: truth.Name, MAC: macOf(i), Dir: s.demo.Dir, DHCP: slices.Concat(dhcp[i%len(dhcp):], dhcp),
 		Log: s.demo.Log, Up: func() {}, Relay: nth(rackNetwork(truth.Rack), 1)}
-	p := &supply{machine: m}
+	p := &Supply{Machine: m}
 	switch f := truth.Fault; f.Kind {
 	case grade.Dead, grade.Flaky, grade.Network:
 		m.broken = &breakdown{step: f.Step, mode: f.Mode, once: f.Kind == grade.Flaky}
@@ -258,7 +258,7 @@ func (s *faultSite) addMachine(i int, dhcp []string) (*Machine, *bmctest.Redfish
 		p.fault = f.Mode
 	}
 	s.supplies = append(s.supplies, p)
-	server, err := bmctest.StartRedfish(p.handler(bmcUser, s.password))
+	server, err := bmctest.StartRedfish("127.0.0.1:0", p.Handler(bmcUser, s.password))
 	if err == nil {
 		s.bmcs = append(s.bmcs, server)
 	}
@@ -342,7 +342,7 @@ func (s *faultSite) close() error {
 		errs = append(errs, b.Stop())
 	}
 	for _, p := range s.supplies {
-		p.close()
+		p.Close()
 	}
 	return errors.Join(errs...)
 }

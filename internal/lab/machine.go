@@ -43,8 +43,8 @@ type Machine struct {
 	// returns.
 	Installer func(ctx context.Context, args string) error
 	Log       *slog.Logger
-	// wrap, if set, wraps what performs the agent's actions; for tests.
-	wrap func(doer) doer
+	// Wrap, if set, wraps what performs the agent's actions; for tests.
+	Wrap func(Doer) Doer
 	// Up is called when the installed system has started and phoned home.
 	Up func()
 	// Relay is the address of the DHCP relay of its network; the zero value is 127.0.0.1.
@@ -53,8 +53,8 @@ type Machine struct {
 	broken *breakdown
 }
 
-// doer performs one attempt of an action.
-type doer = func(context.Context, *action.Attempt) error
+// Doer performs one attempt of an action.
+type Doer = func(context.Context, *action.Attempt) error
 
 // DiskBytes is the size of a simulated disk. It is sparse.
 const DiskBytes = 64 << 20
@@ -170,8 +170,8 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 		Fetch: (&blob.Fetcher{}).Fetch, TestMemory: 1 << 20,
 	}
 	do := work.Do
-	if m.wrap != nil {
-		do = m.wrap(do)
+	if m.Wrap != nil {
+		do = m.Wrap(do)
 	}
 	power := ctx // until it is off
 	ctx, freeze := context.WithCancel(power)

@@ -135,7 +135,7 @@ func TestReleaseWhoseAgentDies(t *testing.T) {
 	m := s.installed("mm")
 	wiping, dies := make(chan struct{}), atomic.Bool{}
 	dies.Store(true)
-	m.wrap = func(next doer) doer {
+	m.Wrap = func(next Doer) Doer {
 		return func(ctx context.Context, at *action.Attempt) error {
 			if at.Action.Use == "wipe" && dies.CompareAndSwap(true, false) {
 				close(wiping)
@@ -162,7 +162,7 @@ func TestReleaseThatFails(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	m := s.installed("mmm")
-	m.wrap = func(next doer) doer {
+	m.Wrap = func(next Doer) Doer {
 		return func(ctx context.Context, at *action.Attempt) error {
 			if at.Action.Use == "wipe" {
 				return &action.Failure{Fault: trivet.FaultMachine, Final: true, Err: errors.New("input/output error")}

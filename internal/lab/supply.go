@@ -11,9 +11,9 @@ import (
 	"github.com/trivet-project/trivet/internal/lab/grade"
 )
 
-// supply is the power supply of a simulated machine, which its BMC controls.
-type supply struct {
-	machine *Machine
+// Supply is the power supply of a simulated machine, which its BMC controls.
+type Supply struct {
+	Machine *Machine
 	fault   grade.Mode // of the BMC; empty: it works
 
 	mu  sync.Mutex
@@ -22,7 +22,7 @@ type supply struct {
 }
 
 // Power implements [bmctest.Machine].
-func (s *supply) Power() bmc.State {
+func (s *Supply) Power() bmc.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.on {
@@ -32,7 +32,7 @@ func (s *supply) Power() bmc.State {
 }
 
 // SetPower implements [bmctest.Machine].
-func (s *supply) SetPower(want bmc.State) error {
+func (s *Supply) SetPower(want bmc.State) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fault == grade.Errs {
@@ -43,7 +43,7 @@ func (s *supply) SetPower(want bmc.State) error {
 	}
 	switch {
 	case s.on && s.off == nil:
-		s.off = run(s.machine)
+		s.off = run(s.Machine)
 	case !s.on:
 		s.stop()
 	}
@@ -51,18 +51,18 @@ func (s *supply) SetPower(want bmc.State) error {
 }
 
 // SetNextBoot implements [bmctest.Machine]. A simulated machine always boots from the network, which decides.
-func (s *supply) SetNextBoot(bmc.Device) error { return nil }
+func (s *Supply) SetNextBoot(bmc.Device) error { return nil }
 
 // stop stops the machine, if it runs. s.mu is held.
-func (s *supply) stop() {
+func (s *Supply) stop() {
 	if s.off != nil {
 		s.off()
 		s.off = nil
 	}
 }
 
-// close stops the machine.
-func (s *supply) close() {
+// Close stops the machine.
+func (s *Supply) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
@@ -84,8 +84,8 @@ func run(m *Machine) (off func()) {
 	}
 }
 
-// handler returns the BMC's service.
-func (s *supply) handler(user, password string) http.Handler {
+// Handler returns the BMC's service.
+func (s *Supply) Handler(user, password string) http.Handler {
 	service := bmctest.NewService(s)
 	service.User, service.Password = user, password
 	if s.fault != grade.Hangs {

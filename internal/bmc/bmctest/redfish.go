@@ -201,7 +201,7 @@ func refuse(w http.ResponseWriter, status int, message string) {
 // Serve runs a handler as a BMC's HTTPS service for one test. The login is the service's where h is a *Service.
 func Serve(t TB, h http.Handler) bmc.Config {
 	t.Helper()
-	server, err := StartRedfish(h)
+	server, err := StartRedfish("127.0.0.1:0", h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,13 +225,13 @@ type RedfishServer struct {
 	done   chan error
 }
 
-// StartRedfish runs a handler as a BMC's HTTPS service on a free port of 127.0.0.1, until Stop.
-func StartRedfish(h http.Handler) (*RedfishServer, error) {
+// StartRedfish runs a handler as a BMC's HTTPS service at an address, host:port, until Stop. Port 0 is a free one.
+func StartRedfish(address string, h http.Handler) (*RedfishServer, error) {
 	cert, err := selfSigned()
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
