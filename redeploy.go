@@ -20,10 +20,10 @@ type RedeployPlan struct {
 	Machine   string `json:"machine"`           // the one that serves it, which is installed again
 	Address   string `json:"address,omitempty"` // of its boot port, which it keeps
 	Template  string `json:"template"`
-	// Run is the run that has installed what the machine runs now; empty where it is not known any more.
-	Run       string    `json:"run,omitempty"`
+	// Run is the run that has installed what the machine runs now. Its record may be gone: then Installed is zero.
+	Run       string    `json:"run"`
 	Installed time.Time `json:"installed,omitzero"` // when Run succeeded
-	// Changes are what differs from Run; none where it is not known any more.
+	// Changes are what differs from Run; none where its record is gone.
 	Changes []RunChange `json:"changes"`
 	Plan    string      `json:"plan"` // identifies what would be installed, for RedeployRequest
 }

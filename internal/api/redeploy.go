@@ -34,12 +34,12 @@ func planOf(d *fleet.Redeployment) *trivet.RedeployPlan {
 	p, mask := d.Provision, newRunMask(d.Provision.Spec.Parameters)
 	mask.addDefaults(d.Template)
 	out := &trivet.RedeployPlan{Project: p.Project, Provision: p.Name, Machine: p.Status.Machine,
-		Address: p.Status.Address, Template: p.Spec.Template, Changes: []trivet.RunChange{}, Plan: d.ID}
-	if d.Former == nil {
-		return out
+		Address: p.Status.Address, Template: p.Spec.Template, Run: p.Status.Workflow, Changes: []trivet.RunChange{},
+		Plan: d.ID}
+	if d.Former != nil {
+		out.Installed = d.Former.Status.Ended
+		out.Changes = workflow.Differences(&d.Former.Spec, &d.Run.Spec, mask.changed)
 	}
-	out.Run, out.Installed = d.Former.Name, d.Former.Status.Ended
-	out.Changes = workflow.Differences(&d.Former.Spec, &d.Run.Spec, mask.changed)
 	return out
 }
 

@@ -113,8 +113,8 @@ func (p redeployPlan) text() string {
 
 func (p redeployPlan) writeChanges(b *strings.Builder) {
 	switch {
-	case p.Run == "":
-		b.WriteString("  What was installed on it is not known any more.\n")
+	case p.Installed.IsZero():
+		fmt.Fprintf(b, "  What run %s has installed on it is not known any more.\n", p.Run)
 		return
 	case len(p.Changes) == 0:
 		fmt.Fprintf(b, "  Nothing differs from run %s, which has installed it.\n", p.Run)

@@ -16,12 +16,12 @@ const MaxChangeText = 200
 // Differences returns what differs between what two runs install, in the order of the fields' names. show returns a
 // value, by the name of its innermost field, as people may see it.
 func Differences(was, now *trivet.WorkflowSpec, show func(name string, value any) any) []trivet.RunChange {
-	old, new := leaves{}, leaves{}
-	old.ofRun(was, now)
-	new.ofRun(now, was)
+	before, after := leaves{}, leaves{}
+	before.ofRun(was, now)
+	after.ofRun(now, was)
 	out := []trivet.RunChange{}
-	for _, field := range slices.Sorted(maps.Keys(old.and(new))) {
-		a, b := old[field], new[field]
+	for _, field := range slices.Sorted(maps.Keys(before.and(after))) {
+		a, b := before[field], after[field]
 		if a.text() == b.text() {
 			continue
 		}
