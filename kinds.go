@@ -91,7 +91,20 @@ func kind[T any, P interface {
 	if info.Writer == "" {
 		info.Writer = AccountOperator
 	}
+	info.gateAnnotations()
 	return info
+}
+
+// gateAnnotations refuses annotations, which a later release than the kind's has added, before all heads know them.
+// Those of other kinds no one writes.
+func (k *KindInfo) gateAnnotations() {
+	if k.ReadOnly || k.Since.Compare(AnnotationsRelease) >= 0 {
+		return
+	}
+	if k.FieldsSince == nil {
+		k.FieldsSince = map[string]Release{}
+	}
+	k.FieldsSince["annotations"] = AnnotationsRelease
 }
 
 // LookupKind finds a kind by its plural, short name or kind, in upper or lower case.
