@@ -26,8 +26,8 @@ WHOLES = -- -timeout 30m -p 2 -parallel 4 $(WHOLE)
 FAULTS = -- -timeout 60m ./test/cluster
 REAL   = -- -timeout 60m -parallel 2 ./test/e2e/...
 
-.PHONY: help build image demo deb test check lint bench e2e dashboards chaos profile soak scale vuln deps clean docs
-.PHONY: FORCE bin/gotest
+.PHONY: help build image demo deb release test check lint bench e2e dashboards chaos profile soak scale vuln deps clean
+.PHONY: docs FORCE bin/gotest
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -42,6 +42,12 @@ bin/gotest:
 
 deb: build ## build the Debian package bin/trivet_VERSION_ARCH.deb; for another architecture: make deb GOARCH=arm64
 	@packaging/deb/build $(BIN) $(VERSION) $$($(GO) env GOARCH) bin
+
+release: bin/cyclonedx-gomod ## build what a release has into bin/release, of a committed tree
+	@packaging/release/build $(VERSION) bin/release amd64 arm64
+
+bin/cyclonedx-gomod: tools/go.mod # writes bills of materials
+	$(GO) build -C tools -o ../$@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 
 bin/versitygw: tools/go.mod # the S3 server of test/s3
 	$(GO) build -C tools -o ../$@ github.com/versity/versitygw/cmd/versitygw
@@ -64,11 +70,11 @@ lint: ## run gofmt, go vet and staticcheck
 check: lint bin/gotest ## quick: lint and unit tests, under two minutes
 	$(GOTEST) -- -short -timeout 5m -p 4 -parallel 8 $(UNIT)
 
-test: deps build lint bin/gotest bin/versitygw ## everything a change must pass: unit tests with -race, heads, faults, real machines
+test: deps build lint bin/gotest bin/versitygw bin/cyclonedx-gomod ## everything a change must pass: unit tests with -race, heads, faults, real machines
 	$(GOTEST) $(UNITS) $(WHOLES) $(FAULTS) $(REAL)
 
 soak: export GOFLAGS += -count=1
-soak: deps build lint bin/gotest bin/versitygw ## before a release: all tests, long faults, each firmware, chaos; adds to docs/soak.md
+soak: deps build lint bin/gotest bin/versitygw bin/cyclonedx-gomod ## before a release: all tests, long faults, each firmware, chaos; adds to docs/soak.md
 	TRIVET_SOAK=1 CHAOS_DURATION=$(DURATION) CHAOS_RECORD=$(CURDIR)/docs/chaos.md \
 		PROFILE_RECORD=$(CURDIR)/docs/profile.md \
 		$(GOTEST) -record docs/soak.md $(UNITS) $(WHOLES) -- -timeout 0 ./test/cluster $(REAL)

@@ -121,6 +121,8 @@ const (
 	ReasonRaceLost = "RaceLost"
 	// ReasonReplaced: an operator replaced the machine: its provision goes on with another one.
 	ReasonReplaced = "Replaced"
+	// ReasonRedeployed: an operator has the machine installed again, for the provision that it serves.
+	ReasonRedeployed = "Redeployed"
 	// ReasonReleased: the provision was deleted; the machine is no longer its.
 	ReasonReleased = "Released"
 	// ReasonReleasing: a run began that stops the machine, and wipes its disks unless they are kept.
@@ -212,7 +214,7 @@ const (
 var EventReasons = []string{
 	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonAddressMoved,
 	ReasonAddressKept, ReasonPaused, ReasonResumed, ReasonRetried, ReasonHedging, ReasonRacing, ReasonRaceWon,
-	ReasonRaceLost, ReasonReplaced, ReasonReleased, ReasonReleasing, ReasonAvailable, ReasonAgentIdle,
+	ReasonRaceLost, ReasonReplaced, ReasonRedeployed, ReasonReleased, ReasonReleasing, ReasonAvailable, ReasonAgentIdle,
 	ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP, ReasonPowerRequested, ReasonPoweredOn,
 	ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed, ReasonBootStepReached, ReasonGranted, ReasonAgentLost,
 	ReasonAgentReturned, ReasonDeadlineExceeded, ReasonStepLate, ReasonForgotten, ReasonFaultCorrected,

@@ -53,8 +53,8 @@ var Kinds = []KindInfo{
 			"status.withdrawn": "0.3.1", "status.failure.eventLog": EventLogRelease}}),
 	kind[Workflow](KindInfo{Plural: "workflows", Short: "w", Scope: ScopeProject, ReadOnly: true, SpecApart: "0.3",
 		FormerSince: "0.3.1",
-		FieldsSince: map[string]Release{"spec.continues": "0.3.1", "status.paused": PauseRelease,
-			"status.failure.eventLog": EventLogRelease}}),
+		FieldsSince: map[string]Release{"spec.continues": "0.3.1", "spec.redeploys": "0.3.1",
+			"status.paused": PauseRelease, "status.failure.eventLog": EventLogRelease}}),
 	kind[Image](KindInfo{Plural: "images", Short: "i", Scope: ScopeProject}),
 	kind[Platform](KindInfo{Plural: "platforms"}),
 	kind[Network](KindInfo{Plural: "networks", Short: "n"}),
@@ -91,7 +91,20 @@ func kind[T any, P interface {
 	if info.Writer == "" {
 		info.Writer = AccountOperator
 	}
+	info.gateAnnotations()
 	return info
+}
+
+// gateAnnotations refuses annotations, which a later release than the kind's has added, before all heads know them.
+// Those of other kinds no one writes.
+func (k *KindInfo) gateAnnotations() {
+	if k.ReadOnly || k.Since.Compare(AnnotationsRelease) >= 0 {
+		return
+	}
+	if k.FieldsSince == nil {
+		k.FieldsSince = map[string]Release{}
+	}
+	k.FieldsSince["annotations"] = AnnotationsRelease
 }
 
 // LookupKind finds a kind by its plural, short name or kind, in upper or lower case.

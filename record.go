@@ -17,6 +17,9 @@ type Meta struct {
 	Project string            `json:"project,omitempty"`
 	Name    string            `json:"name"`             // unique within its kind and project
 	Labels  map[string]string `json:"labels,omitempty"` // for selectors; values chosen by people
+	// Annotations are notes of people and programs, which nothing selects by: at most MaxAnnotations, each of at most
+	// MaxAnnotation bytes of text, in all MaxAnnotationBytes.
+	Annotations map[string]string `json:"annotations,omitempty"`
 	// UID distinguishes this record from an earlier or later one of the same name. It is set at creation and constant.
 	UID string `json:"uid,omitempty"`
 	// Generation counts the changes of spec. An update by a person is checked against it.
@@ -36,6 +39,16 @@ type Record interface {
 	// Validate returns what is wrong with the record by itself, as one *FieldError or several joined.
 	Validate() error
 }
+
+// Bounds of annotations.
+const (
+	MaxAnnotations     = 64
+	MaxAnnotation      = 4 << 10
+	MaxAnnotationBytes = 16 << 10
+)
+
+// AnnotationsRelease is the release that added annotations.
+const AnnotationsRelease Release = "0.3.1"
 
 // MaxName bounds a record's name, MaxRecord its JSON, both in bytes. etcd refuses requests over 1.5 MiB.
 const (

@@ -3,6 +3,7 @@ package trivet_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -101,6 +102,55 @@ func TestCanonicalMAC(t *testing.T) {
 	} {
 		if got, err := trivet.CanonicalMAC(in); got != want || (err == nil) != (want != "") {
 			t.Errorf("CanonicalMAC(%q) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
+// Annotations are text of bounded length. All that is wrong is reported, in the same order.
+func TestValidateAnnotations(t *testing.T) {
+	many := map[string]string{}
+	for i := range trivet.MaxAnnotations {
+		many[fmt.Sprint("k", i)] = ""
+	}
+	text := strings.Repeat("x", trivet.MaxAnnotation)
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		want        []string
+	}{
+		"none":        {nil, nil},
+		"free text":   {map[string]string{"a.b/c": "fan 3, is = loud\n\tsee ärger 🔧"}, nil},
+		"many":        {many, nil},
+		"long":        {map[string]string{"a": text, "b": text, "c": text}, nil},
+		"too long":    {map[string]string{"a": text + "x"}, []string{"annotations.a has 4097 bytes; at most 4096"}},
+		"wrong keys":  {map[string]string{"a b": "", "": ""}, []string{"annotations. has a wrong key", "annotations.a b has"}},
+		"escapes":     {map[string]string{"a": "\x1b[31m"}, []string{"annotations.a must be UTF-8 text"}},
+		"returns":     {map[string]string{"a": "a\r\n"}, []string{"annotations.a must be UTF-8 text"}},
+		"other bytes": {map[string]string{"a": "\xff"}, []string{"annotations.a must be UTF-8 text"}},
+		"too much": {map[string]string{"a": text, "b": text, "c": text, "d": text},
+			[]string{"annotations has 16388 bytes of keys and values; at most 16384"}},
+	} {
+		err := trivet.ValidateAnnotations(c.annotations)
+		if (err == nil) != (c.want == nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
+	}
+	many["one-more"] = ""
+	if err := trivet.ValidateAnnotations(many); err == nil || !strings.Contains(err.Error(), "has 65 entries; at most 64") {
+		t.Errorf("too many: %v", err)
+	}
+}
+
+// Annotations of kinds that existed before them are refused until all heads know them.
+func TestAnnotationsAreGated(t *testing.T) {
+	for _, k := range trivet.Kinds {
+		gated := k.FieldsSince["annotations"] == trivet.AnnotationsRelease
+		if known := k.Since.Compare(trivet.AnnotationsRelease) >= 0; gated == (known || k.ReadOnly) {
+			t.Errorf("%s: gated %t, added in %q, read-only %t", k.Kind, gated, k.Since, k.ReadOnly)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // problems collects what is wrong with a record, so that all of it is reported at once.
@@ -95,9 +97,8 @@ func ValidateLabels(labels map[string]string) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		switch value := labels[key]; {
-		case !labelForm.MatchString(key) || len(key) > 128:
-			errs = append(errs, &FieldError{Field: "labels." + key[:min(len(key), 128)],
-				Problem: "has a wrong key: use letters, digits, and - _ . / inside, at most 128"})
+		case !isLabelKey(key):
+			errs = append(errs, errLabelKey("labels", key))
 		case strings.ContainsAny(value, ",=\n\r") || len(value) > 256:
 			errs = append(errs, &FieldError{Field: "labels." + key,
 				Problem: "must have at most 256 bytes, without comma, = and line breaks"})
@@ -108,3 +109,41 @@ func ValidateLabels(labels map[string]string) error {
 	}
 	return errors.Join(errs...)
 }
+
+func isLabelKey(key string) bool { return labelForm.MatchString(key) && len(key) <= 128 }
+
+func errLabelKey(field, key string) error {
+	return &FieldError{Field: field + "." + key[:min(len(key), 128)],
+		Problem: "has a wrong key: use letters, digits, and - _ . / inside, at most 128"}
+}
+
+// ValidateAnnotations returns an error for annotations that are too many or too long, or are no text.
+func ValidateAnnotations(annotations map[string]string) error {
+	var errs []error
+	bytes := 0
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		value := annotations[key]
+		bytes += len(key) + len(value)
+		switch {
+		case !isLabelKey(key):
+			errs = append(errs, errLabelKey("annotations", key))
+		case len(value) > MaxAnnotation:
+			errs = append(errs, &FieldError{Field: "annotations." + key,
+				Problem: fmt.Sprintf("has %d bytes; at most %d", len(value), MaxAnnotation)})
+		case !utf8.ValidString(value) || strings.ContainsFunc(value, isNoText):
+			errs = append(errs, &FieldError{Field: "annotations." + key,
+				Problem: "must be UTF-8 text, without control characters but line feeds and tabs"})
+		}
+	}
+	if len(annotations) > MaxAnnotations {
+		errs = append(errs, &FieldError{Field: "annotations",
+			Problem: fmt.Sprintf("has %d entries; at most %d", len(annotations), MaxAnnotations)})
+	}
+	if bytes > MaxAnnotationBytes {
+		errs = append(errs, &FieldError{Field: "annotations",
+			Problem: fmt.Sprintf("has %d bytes of keys and values; at most %d", bytes, MaxAnnotationBytes)})
+	}
+	return errors.Join(errs...)
+}
+
+func isNoText(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }

@@ -27,6 +27,9 @@ type WorkflowSpec struct {
 	Attempt      int    `json:"attempt,omitempty"`      // of the provision, from 1
 	// Continues is the run whose actions, up to the one that was retried, are not done again by this one.
 	Continues string `json:"continues,omitempty"`
+	// Redeploys is the run that has installed what the machine ran when this one began. That may run until an agent is
+	// granted this one.
+	Redeploys string `json:"redeploys,omitempty"`
 	// Epoch is the machine's at the claim. Everything of this run has a higher one.
 	Epoch int64 `json:"epoch,omitempty"`
 	// Release is the mode of a run that releases the machine. Trivet makes its actions; it has neither a provision nor a

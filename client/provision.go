@@ -33,6 +33,28 @@ func (c *Client) Replace(ctx context.Context, project, provision string, req tri
 	return c.provisionRequest(ctx, project, provision, "replace", req)
 }
 
+// Redeploy installs the machine of a provision again. If the response is lost it fails with ErrUnknown and does not
+// retry: the machine may be installed again since.
+func (c *Client) Redeploy(ctx context.Context, project, provision string, req trivet.RedeployRequest) error {
+	return c.provisionRequest(ctx, project, provision, "redeploy", req)
+}
+
+// PlanRedeploy returns what Redeploy would do. Nothing is changed.
+func (c *Client) PlanRedeploy(ctx context.Context, project, provision string) (*trivet.RedeployPlan, error) {
+	path, err := provisionPath(project, provision, "redeploy/plan")
+	if err != nil {
+		return nil, err
+	}
+	var out trivet.RedeployPlan
+	_, err = c.json(ctx, call{method: http.MethodPost, path: path}, &out)
+	return &out, err
+}
+
+func provisionPath(project, name, verb string) (string, error) {
+	err := errors.Join(trivet.ValidateProject(project), trivet.ValidateName(name))
+	return "/v1/projects/" + url.PathEscape(project) + "/provisions/" + url.PathEscape(name) + "/" + verb, err
+}
+
 func (c *Client) provisionRequest(ctx context.Context, project, name, verb string, req any) error {
 	body, err := json.Marshal(req)
 	if err != nil {
@@ -42,11 +64,11 @@ func (c *Client) provisionRequest(ctx context.Context, project, name, verb strin
 }
 
 func (c *Client) provisionVerb(ctx context.Context, project, name, verb string, body []byte) error {
-	if err := errors.Join(trivet.ValidateProject(project), trivet.ValidateName(name)); err != nil {
+	path, err := provisionPath(project, name, verb)
+	if err != nil {
 		return err
 	}
-	path := "/v1/projects/" + url.PathEscape(project) + "/provisions/" + url.PathEscape(name) + "/" + verb
-	_, err := c.json(ctx, call{method: http.MethodPost, path: path, body: body, once: true}, nil)
+	_, err = c.json(ctx, call{method: http.MethodPost, path: path, body: body, once: true}, nil)
 	if errors.Is(err, trivet.ErrUnknown) {
 		return &trivet.Error{Op: verb, Kind: "Provision", Name: name, Err: err,
 			Hint: "check its state, and repeat the command if needed: trivet describe provision " + name}

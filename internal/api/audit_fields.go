@@ -17,7 +17,7 @@ func changedFields(was, is []byte) (paths []string) {
 	if json.Unmarshal(was, &a) != nil || json.Unmarshal(is, &b) != nil {
 		return nil
 	}
-	for _, part := range []string{"labels", "spec", "status"} {
+	for _, part := range []string{"labels", "annotations", "spec", "status"} {
 		paths = diffFields(paths, part, a[part], b[part], 1)
 	}
 	if len(paths) > maxAuditFields {

@@ -40,6 +40,12 @@ func (h *Handler) provisionRoutes() {
 	h.add(route{method: "POST", path: one + "replace", verb: auth.Write, kind: "Provision",
 		status: http.StatusNoContent, summary: "Replace the machine of a provision by another one",
 		in: reflect.TypeFor[trivet.ReplaceRequest](), serve: h.replaceMachine})
+	h.add(route{method: "POST", path: one + "redeploy", verb: auth.Write, kind: "Provision",
+		status: http.StatusNoContent, summary: "Install the machine of a provision again, with the same configuration",
+		in: reflect.TypeFor[trivet.RedeployRequest](), serve: h.redeploy})
+	h.add(route{method: "POST", path: one + "redeploy/plan", verb: auth.Write, kind: "Provision", preview: true,
+		summary: "Show what a redeploy of a provision would do, without doing it",
+		out:     reflect.TypeFor[trivet.RedeployPlan](), serve: h.planRedeploy})
 	h.add(route{method: "GET", path: "/v1/provisions/queue", verb: auth.Read, kind: "Provision",
 		summary: "Places of provisions that wait, among those that wait for the same: of all, by age, or of one",
 		query:   []string{"project: of the one provision", "name: of the one provision, which may be paused"},

@@ -102,6 +102,8 @@ const routeAccess = `
 	operator  /v1/projects/{project}/provisions/render POST
 	operator  /v1/projects/{project}/provisions/{name}/pause POST
 	operator  /v1/projects/{project}/provisions/{name}/resume POST
+	operator  /v1/projects/{project}/provisions/{name}/redeploy POST
+	operator  /v1/projects/{project}/provisions/{name}/redeploy/plan POST
 	operator  /v1/projects/{project}/provisions/{name}/replace POST
 	operator  /v1/projects/{project}/provisions/{name}/retry POST
 	operator  /v1/projects/{project}/provisions/{name}/resolve POST

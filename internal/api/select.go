@@ -57,6 +57,10 @@ func newSelector(labels, fields string, kind trivet.KindInfo) (selector, error) 
 		return s, err
 	}
 	for _, t := range s.fields {
+		if strings.HasPrefix(t.key, "annotations.") {
+			return s, &trivet.FieldError{Field: "fields",
+				Problem: fmt.Sprintf("%.80q: nothing is selected by annotations; use a label", t.key)}
+		}
 		if problem := noSuchField(reflect.TypeOf(kind.New()), strings.Split(t.key, ".")); problem != "" {
 			return s, &trivet.FieldError{Field: "fields", Problem: fmt.Sprintf("%.80q: %s", t.key, problem)}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -130,7 +131,12 @@ func (wr *writer) adopt(rec trivet.Record) error {
 		status.SetZero()
 	}
 	head.Kind, head.Project, head.Name, head.Revision = wr.info.Kind, wr.project, wr.name, 0
-	return trivet.ValidateLabels(head.Labels)
+	return validateNotes(head)
+}
+
+// validateNotes validates what people write into the Meta of a record, besides its name.
+func validateNotes(head *trivet.Meta) error {
+	return errors.Join(trivet.ValidateLabels(head.Labels), trivet.ValidateAnnotations(head.Annotations))
 }
 
 // checkProject compares the project that a record names, if any, with that of the URL.
@@ -177,7 +183,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info
 	return respond(w, http.StatusCreated, created)
 }
 
-// replace sets labels and spec. Changes of status do not conflict with it: it compares the generation that
+// replace sets labels, annotations and spec. Changes of status do not conflict with it: it compares the generation that
 // the request's record has, if any. If nothing would change, it succeeds whatever the generation, so a request may be
 // repeated. If-Match is strict.
 func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
@@ -235,7 +241,7 @@ func (wr *writer) matches(old trivet.Record, generation int64) error {
 	return nil
 }
 
-// patch changes labels and spec by a merge patch over the stored JSON, so that what neither writer nor head knows
+// patch changes labels, annotations and spec by a merge patch over the stored JSON, so that what neither writer nor head knows
 // stays.
 func (h *Handler) patch(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
 	wr, err := h.newWriter(w, r, c, info)
@@ -255,7 +261,7 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, c *caller, info 
 	return respond(w, http.StatusOK, now)
 }
 
-// checkPatch allows changes of labels and spec only. Kind, project and name may be present, as many programs send them.
+// checkPatch allows changes of labels, annotations and spec only. Kind, project and name may be present, as many programs send them.
 func checkPatch(patch []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(patch, &fields); err != nil {
@@ -263,11 +269,11 @@ func checkPatch(patch []byte) error {
 	}
 	for name := range fields {
 		switch name {
-		case "labels", "spec", "kind", "project", "name":
+		case "labels", "annotations", "spec", "kind", "project", "name":
 		case "status":
 			return &trivet.FieldError{Field: name, Problem: "is written by Trivet only"}
 		default:
-			return &trivet.FieldError{Field: name, Problem: "cannot be patched; labels and spec can"}
+			return &trivet.FieldError{Field: name, Problem: "cannot be patched; labels, annotations and spec can"}
 		}
 	}
 	return nil
@@ -327,7 +333,7 @@ func (wr *writer) patched(doc []byte) (trivet.Record, error) {
 		return nil, err
 	}
 	head.Project = wr.project // what the record refers to is looked up there, and its values are sealed for there
-	return next, trivet.ValidateLabels(head.Labels)
+	return next, validateNotes(head)
 }
 
 // clone copies a record through its JSON, which also normalizes empty lists as the store does.
@@ -342,9 +348,10 @@ func clone[R trivet.Record](r R) (R, error) {
 
 // keepStatus copies what only Trivet writes from the stored record: status, revision, identity.
 func keepStatus(next, old trivet.Record) {
-	labels := next.Header().Labels
-	*next.Header() = *old.Header()
-	next.Header().Labels = labels
+	head := next.Header()
+	labels, annotations := head.Labels, head.Annotations
+	*head = *old.Header()
+	head.Labels, head.Annotations = labels, annotations
 	if status := reflect.ValueOf(next).Elem().FieldByName("Status"); status.IsValid() {
 		status.Set(reflect.ValueOf(old).Elem().FieldByName("Status"))
 	}
@@ -352,9 +359,9 @@ func keepStatus(next, old trivet.Record) {
 
 func specOf(r trivet.Record) reflect.Value { return reflect.ValueOf(r).Elem().FieldByName("Spec") }
 
-// same reports whether two records have the same labels and spec.
+// same reports whether two records have the same labels, annotations and spec.
 func same(a, b trivet.Record) bool {
-	x, y := a.Header().Labels, b.Header().Labels
-	return (len(x) == 0 && len(y) == 0 || reflect.DeepEqual(x, y)) &&
+	x, y := a.Header(), b.Header()
+	return maps.Equal(x.Labels, y.Labels) && maps.Equal(x.Annotations, y.Annotations) &&
 		reflect.DeepEqual(specOf(a).Interface(), specOf(b).Interface())
 }

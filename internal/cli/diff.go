@@ -15,8 +15,8 @@ func (a *app) diff() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff -f FILE",
 		Short: "Show what applying files would change",
-		Long: "Show what applying files would change, by a dry run on the server: labels and spec of each\n" +
-			"record that differs. Values of secrets are not shown. The exit status is 0 if nothing differs, 1 if\n" +
+		Long: "Show what applying files would change, by a dry run on the server: labels, annotations and spec of\n" +
+			"each record that differs. Values of secrets are not shown. The exit status is 0 if nothing differs, 1 if\n" +
 			"something does, and 2 after an error.",
 		Example: "  trivet diff -f site.yaml\n  trivet diff -f machines/ || trivet apply -f machines/",
 		Args:    cobra.NoArgs,
@@ -84,7 +84,7 @@ type applied struct {
 	old, now trivet.Record // old is nil where it was created
 }
 
-// difference returns the lines of labels and spec that differ.
+// difference returns the lines of labels, annotations and spec that differ.
 func (d applied) difference() (string, error) {
 	before, err := desired(d.old)
 	if err != nil {
@@ -110,8 +110,9 @@ func desired(r trivet.Record) (string, error) {
 		return "", err
 	}
 	var part struct {
-		Labels json.RawMessage `json:"labels,omitempty"`
-		Spec   json.RawMessage `json:"spec,omitempty"`
+		Labels      json.RawMessage `json:"labels,omitempty"`
+		Annotations json.RawMessage `json:"annotations,omitempty"`
+		Spec        json.RawMessage `json:"spec,omitempty"`
 	}
 	if err := json.Unmarshal(full, &part); err != nil {
 		return "", err

@@ -17,9 +17,9 @@ func (a *app) edit() *cobra.Command {
 	return &cobra.Command{
 		Use:   "edit KIND NAME",
 		Short: "Change a record in an editor",
-		Long: "Change labels and spec of a record in an editor: that of VISUAL or EDITOR, or vi. A change is written\n" +
-			"where no one else has changed labels or spec meanwhile. What is refused is shown at the top of the file, which\n" +
-			"is opened again. Without a change nothing is written.\n\n" +
+		Long: "Change labels, annotations and spec of a record in an editor: that of VISUAL or EDITOR, or vi. A change\n" +
+			"is written where no one else has changed them meanwhile. What is refused is shown at the top of the file,\n" +
+			"which is opened again. Without a change nothing is written.\n\n" +
 			"The file is in a directory that only you may read, and is deleted afterwards. It is kept, and named, where\n" +
 			"the change was not written. The values of a secret are hidden; those that you leave as they are stay. A file\n" +
 			"that is kept has those that you wrote, in plain text: delete it.",
@@ -143,7 +143,8 @@ func (e *editing) write(ctx context.Context, patch []byte) error {
 		switch {
 		case head.Revision == e.read.Revision:
 			return err // the change itself is refused
-		case head.UID != e.read.UID || head.Generation != e.read.Generation || !maps.Equal(head.Labels, e.read.Labels):
+		case head.UID != e.read.UID || head.Generation != e.read.Generation ||
+			!maps.Equal(head.Labels, e.read.Labels) || !maps.Equal(head.Annotations, e.read.Annotations):
 			return errChanged
 		}
 		e.read = head

@@ -44,7 +44,7 @@ func newEditFile(info trivet.KindInfo, name string, raw json.RawMessage, hidePro
 		return nil, err
 	}
 	f := &editFile{kind: info, path: filepath.Join(dir, name+".yaml"), body: string(text),
-		about: "Labels and spec of " + title(info, name) + " can be changed. Save the file, and leave the editor.\n" +
+		about: "Labels, annotations and spec of " + title(info, name) + " can be changed. Save the file, and leave the editor.\n" +
 			"Without a change, nothing is written. These lines are ignored.\n"}
 	if info.Kind == "Secret" {
 		f.about += "The values are hidden; those that you leave as they are stay.\n"
@@ -152,14 +152,18 @@ func (f *editFile) patch() ([]byte, error) {
 	return trivet.MergePatch(before, after)
 }
 
-// onlyDesired refuses changes of anything but labels and spec.
+// desiredParts are what people write of a record, besides its name.
+var desiredParts = []string{"labels", "annotations", "spec"}
+
+// onlyDesired refuses changes of anything but labels, annotations and spec.
 func onlyDesired(before, after map[string]any) error {
 	names := maps.Clone(before)
 	maps.Copy(names, after)
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if name != "labels" && name != "spec" && !reflect.DeepEqual(before[name], after[name]) {
-			errs = append(errs, &trivet.FieldError{Field: name, Problem: "cannot be changed; labels and spec can"})
+		if !slices.Contains(desiredParts, name) && !reflect.DeepEqual(before[name], after[name]) {
+			errs = append(errs, &trivet.FieldError{Field: name,
+				Problem: "cannot be changed; labels, annotations and spec can"})
 		}
 	}
 	return errors.Join(errs...)

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/trivet-project/trivet"
@@ -27,13 +28,14 @@ func FuzzReadManifest(f *testing.F) {
 	})
 }
 
-// Any edit results in a patch of labels and spec, in none, or in an ErrInvalid whose place can be shown.
+// Any edit results in a patch of labels, annotations and spec, in none, or in an ErrInvalid whose place can be shown.
 func FuzzEdit(f *testing.F) {
 	const read = "kind: Secret\nname: s\nlabels: {a: b}\nspec: {data: {user: sealed:hidden}}\n"
 	f.Add([]byte(read))
 	f.Add([]byte("kind: Secret\nname: s\nspec: {data: {user: x}, addresses: [10.0.0.0/24]}\n"))
 	f.Add([]byte("kind: Machine\nname: t\nstatus: {}\n---\n- a\n"))
 	f.Add([]byte("kind: Secret\nname: s\nlabels:\nspec: [\n"))
+	f.Add([]byte("kind: Secret\nname: s\nannotations: {a: b}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		file := editOf(t, "secret", read)
 		file.body = string(text)
@@ -49,7 +51,7 @@ func FuzzEdit(f *testing.F) {
 			t.Fatalf("%q", patch)
 		}
 		for name := range fields {
-			if name != "labels" && name != "spec" {
+			if !slices.Contains(desiredParts, name) {
 				t.Fatalf("%q changes %s", patch, name)
 			}
 		}

@@ -43,7 +43,8 @@ var bundled = map[trivet.Kind]fields{
 	"Event":    all,
 }
 
-// harmless returns a record without what may be secret: of its spec it has the listed fields only.
+// harmless returns a record without what may be secret: of its spec it has the listed fields only, of its annotations
+// the keys.
 func harmless(kind trivet.Kind, text json.RawMessage) any {
 	var record map[string]any
 	if json.Unmarshal(text, &record) != nil {
@@ -55,6 +56,9 @@ func harmless(kind trivet.Kind, text json.RawMessage) any {
 		record["spec"] = removed
 	case ok && keep != nil:
 		record["spec"] = keep.of(spec)
+	}
+	if notes, ok := record["annotations"].(map[string]any); ok {
+		record["annotations"] = fields{}.of(notes)
 	}
 	return record
 }

@@ -101,7 +101,7 @@ func (a *app) importImage(ctx context.Context, cl *client.Client, from string, f
 	if old == nil {
 		_, err = images.Create(ctx, record)
 	} else {
-		record.Labels = old.Labels
+		record.Labels, record.Annotations = old.Labels, old.Annotations
 		_, err = images.Update(ctx, record)
 	}
 	if err != nil {

@@ -20,8 +20,8 @@ func (a *app) patch() *cobra.Command {
 		Short: "Change fields of a record",
 		Long: "Change fields of a record by a merge patch (RFC 7386), as JSON or YAML: what it names is set, null\n" +
 			"removes, lists are replaced as a whole, and all other fields stay as they are, also where someone else\n" +
-			"changes them at the same time. Labels and spec can be patched. Write secrets to standard input (-), as other\n" +
-			"users of this computer can see the arguments of a command.",
+			"changes them at the same time. Labels, annotations and spec can be patched. Write secrets to\n" +
+			"standard input (-), as other users of this computer can see the arguments of a command.",
 		Example: `  trivet patch machine m1 '{"spec": {"rack": "r2"}}'` + "\n" +
 			`  trivet patch machine m1 '{"labels": {"env": null}}' --dry-run` + "\n" +
 			"  trivet patch secret bmc - < bmc-patch.yaml",
@@ -76,7 +76,7 @@ func (a *app) readPatch(info trivet.KindInfo, text string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: write one patch, such as '{\"labels\": {\"rack\": \"r1\"}}'", trivet.ErrInvalid)
 	}
 	if _, ok := docs[0].value.(map[string]any); !ok {
-		return nil, docs[0].locate(&trivet.FieldError{Field: "patch", Problem: "must be an object with labels or spec"})
+		return nil, docs[0].locate(&trivet.FieldError{Field: "patch", Problem: "must be an object with labels, annotations or spec"})
 	}
 	if err := apitypes.Check(docs[0].value, reflect.TypeOf(info.New())); err != nil {
 		return nil, docs[0].locate(err)

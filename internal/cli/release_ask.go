@@ -69,17 +69,26 @@ func releaseText(m *trivet.Machine, mode trivet.ReleaseMode) string {
 		return b.String()
 	}
 	b.WriteString("  ALL DATA on these disks is destroyed, and on others that it has by then:\n")
-	for _, d := range m.Status.Inventory.Disks {
+	writeDisks(&b, m.Status.Inventory)
+	return b.String()
+}
+
+// writeDisks writes the disks that can be overwritten, by what a person recognizes them.
+func writeDisks(b *strings.Builder, inventory *trivet.Inventory) {
+	if inventory == nil {
+		b.WriteString("    not known\n")
+		return
+	}
+	for _, d := range inventory.Disks {
 		if d.ReadOnly || d.Removable {
 			continue
 		}
-		fmt.Fprintf(&b, "    %s  %s", printable(d.Name), bytesText(d.Bytes))
+		fmt.Fprintf(b, "    %s  %s", printable(d.Name), bytesText(d.Bytes))
 		for _, text := range []string{d.Model, d.Serial} {
 			if text != "" {
-				fmt.Fprintf(&b, "  %s", printable(text))
+				fmt.Fprintf(b, "  %s", printable(text))
 			}
 		}
 		b.WriteString("\n")
 	}
-	return b.String()
 }

@@ -105,8 +105,9 @@ func (f *Fleet) deleteProvision(t *transition) error {
 // releaseMode returns what becomes of the machine's disks when its provision is deleted. Those of a machine that was
 // never granted the provision's run hold nothing of it.
 func (t *transition) releaseMode() trivet.ReleaseMode {
+	st := &t.machine.Status
 	if trivet.SinceRelease.Compare(t.tx.ClusterVersion()) > 0 ||
-		workflow.StateOf(&t.machine.Status) == trivet.MachineClaimed {
+		workflow.StateOf(st) == trivet.MachineClaimed && !workflow.RunsFormer(st, t.workflow) {
 		return trivet.ReleaseNoWipe
 	}
 	return cmp.Or(t.site.Release, trivet.ReleaseNoWipe)

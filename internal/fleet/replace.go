@@ -96,6 +96,11 @@ func (f *Fleet) canRender(t *transition, p *trivet.Provision) error {
 	if err == nil {
 		return nil
 	}
-	return &trivet.Error{Op: "replace", Kind: "Provision", Name: p.ShortName(),
+	return errNotAgain("replace", p, err)
+}
+
+// errNotAgain refuses to stop a machine whose provision could not be installed again.
+func errNotAgain(op string, p *trivet.Provision, err error) error {
+	return &trivet.Error{Op: op, Kind: "Provision", Name: p.ShortName(),
 		Err: fmt.Errorf("it cannot be installed again: %w", err), Hint: "its machine was not changed; correct that first"}
 }

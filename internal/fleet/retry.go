@@ -46,11 +46,16 @@ func (f *Fleet) Retry(ctx context.Context, name string, req trivet.RetryRequest,
 
 // proposeFor returns an address for the machine that a provision used last, where that has none.
 func (f *Fleet) proposeFor(name string) (*addressing.Proposal, error) {
-	p, err := f.Provisions.GetShared(name)
-	if err != nil || p.Status.Machine == "" {
-		return nil, nil // the transaction finds out
+	return f.propose(f.machineOf(name))
+}
+
+// machineOf returns the name of the machine that a provision used last, as far as this head knows.
+func (f *Fleet) machineOf(provision string) string {
+	p, err := f.Provisions.GetShared(provision)
+	if err != nil {
+		return "" // the transaction finds out
 	}
-	return f.propose(p.Status.Machine)
+	return p.Status.Machine
 }
 
 // lastMachine reads the machine that a provision used last.

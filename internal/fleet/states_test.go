@@ -164,7 +164,8 @@ func (s *subject) do(command string) error {
 		_, err := s.Hello(ctx, &trivet.Hello{MAC: s.mac, Key: "k", BootID: fmt.Sprint("b", m.Status.Epoch),
 			Release: trivet.CurrentRelease},
 			auth.BootToken{Machine: s.name, MAC: s.mac, Epoch: m.Status.Epoch})
-		if workflow.StateOf(&m.Status) == trivet.MachineReleasing {
+		if state := workflow.StateOf(&m.Status); state == trivet.MachineReleasing ||
+			state == trivet.MachineClaimed && err == nil {
 			s.runs = false
 		}
 		return err
@@ -190,6 +191,8 @@ func (s *subject) do(command string) error {
 		return s.powerOff(m)
 	case "recover":
 		return s.recover()
+	case "redeploy":
+		return s.Redeploy(ctx, "default/"+s.provision, trivet.RedeployRequest{}, "op")
 	case "continue", "cancel":
 		return s.Resolve(ctx, "default/"+s.provision, command)
 	}
@@ -256,7 +259,12 @@ func (s *subject) powerOff(m *trivet.Machine) error {
 func (s *subject) check(after string) {
 	s.Helper()
 	m := s.get()
-	if s.runs && (m.Status.State == trivet.MachineAvailable || m.Status.State == trivet.MachineClaimed) {
+	available := m.Status.State == trivet.MachineAvailable
+	if claimed := m.Status.State == trivet.MachineClaimed; claimed {
+		w, err := s.Workflows.Get(trivet.Resolve("", m.Status.Workflow))
+		available = err != nil || !workflow.RunsFormer(&m.Status, w)
+	}
+	if s.runs && available {
 		s.Errorf("after %s: the machine is %s, and its system runs", after, m.Status.State)
 	}
 	p, err := s.Provisions.Get("default/" + s.provision)

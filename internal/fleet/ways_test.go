@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/workflow"
 )
 
 // commands are what an operator can do about a machine and its provision, as the document has them; events are what
@@ -25,6 +26,7 @@ var commands = []struct{ name, text string }{
 	{"retry-here", "trivet retry --same-machine --accept"},
 	{"retry-step", "trivet retry --accept --step"},
 	{"replace", "trivet replace --wait"},
+	{"redeploy", "trivet redeploy"},
 }
 
 var events = []string{"boot", "sync", "step", "report", "broken", "expire", "reset", "phone-home", "off"}
@@ -133,6 +135,9 @@ func (s *subject) here(path []string) *place {
 	}
 	if run, err := s.Workflows.Get("default/" + pr.Status.Workflow); err == nil && !run.Status.State.Ended() {
 		p.run = string(run.Status.State)
+		if workflow.RunsFormer(&m.Status, run) {
+			p.machine += ", was active"
+		}
 	}
 	return p
 }
@@ -142,7 +147,7 @@ func (p *place) possible(what string) bool {
 	switch what {
 	case "claim":
 		return p.provision == "-"
-	case "delete", "pause", "resume", "retry", "retry-here", "retry-step", "replace":
+	case "delete", "pause", "resume", "retry", "retry-here", "retry-step", "replace", "redeploy":
 		return p.provision != "-"
 	case "step", "report", "broken", "expire", "phone-home", "reset":
 		return p.run != "-"

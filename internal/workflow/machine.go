@@ -19,13 +19,15 @@ const (
 	Quarantine Command = "quarantine"
 	// Claim gives the machine to a provision.
 	Claim Command = "claim"
+	// Redeploy gives the machine another run of the provision that it serves.
+	Redeploy Command = "redeploy"
 	// Grant gives the run to the machine's agent.
 	Grant Command = "grant"
 	// Activate ends a run successfully.
 	Activate Command = "activate"
-	// Abandon ends a run whose machine did not boot its disk.
+	// Abandon ends a run whose machine runs nothing that was installed.
 	Abandon Command = "abandon"
-	// Release gives up a machine that has booted its disk: what it booted may still run.
+	// Release gives up a machine that has booted its disk, or has not stopped to run it: that may still run.
 	Release Command = "release"
 	// BeginRelease starts a run that stops the machine, by command. The run that it had has ended before.
 	BeginRelease Command = "begin-release"
@@ -53,7 +55,8 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 		trivet.MachineQuarantined: trivet.MachineQuarantined,
 		trivet.MachineUnverified:  trivet.MachineQuarantined,
 	},
-	Claim: {trivet.MachineAvailable: trivet.MachineClaimed},
+	Claim:    {trivet.MachineAvailable: trivet.MachineClaimed},
+	Redeploy: {trivet.MachineActive: trivet.MachineClaimed},
 	Grant: {
 		trivet.MachineClaimed:      trivet.MachineProvisioning,
 		trivet.MachineProvisioning: trivet.MachineProvisioning,
@@ -67,6 +70,7 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 	Release: {
 		trivet.MachineDiscovered:   trivet.MachineDiscovered,
 		trivet.MachineAvailable:    trivet.MachineAvailable,
+		trivet.MachineClaimed:      trivet.MachineReleasing,
 		trivet.MachineProvisioning: trivet.MachineReleasing,
 		trivet.MachineActive:       trivet.MachineReleasing,
 		trivet.MachineReleasing:    trivet.MachineReleasing,
@@ -130,10 +134,16 @@ func restored(former trivet.MachineState) trivet.MachineState {
 
 // Vacate returns the command that takes a machine from its provision. w is its run; nil where it has none.
 func Vacate(s *trivet.MachineStatus, w *trivet.Workflow) Command {
-	if HasRun(s) && (w == nil || !bootedDisk(&w.Status)) {
+	if HasRun(s) && w != nil && !bootedDisk(&w.Status) && !RunsFormer(s, w) {
 		return Abandon
 	}
 	return Release
+}
+
+// RunsFormer reports whether what an earlier run has installed may still run on a machine that is claimed: it is
+// installed again, and no agent was granted that run yet. w is the run; nil where it has none.
+func RunsFormer(s *trivet.MachineStatus, w *trivet.Workflow) bool {
+	return s.State == trivet.MachineClaimed && w != nil && w.Spec.Redeploys != ""
 }
 
 // bootedDisk reports whether the machine left the installer for what the run installed.

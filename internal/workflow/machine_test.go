@@ -13,23 +13,24 @@ import (
 
 // transitions is every command in every state. "-" is a refusal, "q:STATE" a quarantine with a former state.
 const transitions = `
-                accept      quarantine    claim    grant         activate  abandon    release       begin-release  clear        unverify
-discovered      available   q:discovered  -        -             -         -          discovered    -              -            -
-available       available   q:available   claimed  -             -         -          available     releasing      -            unverified
-claimed         -           -             -        provisioning  -         available  -             releasing      -            unverified
-provisioning    -           -             -        provisioning  active    available  releasing     releasing      -            unverified
-active          -           q:active      -        -             -         -          releasing     releasing      -            -
-releasing       available   q:releasing   -        releasing     -         -          releasing     releasing      available    unverified
-unverified      available   q:unverified  -        -             -         -          unverified    releasing      available    unverified
-q:discovered    available   q:discovered  -        -             -         -          q:discovered  -              -            -
-q:available     available   q:available   -        -             -         -          q:available   q:releasing    -            q:unverified
-q:active        active      q:active      -        -             -         -          q:releasing   q:releasing    -            -
-q:releasing     releasing   q:releasing   -        q:releasing   -         -          q:releasing   q:releasing    q:available  q:unverified
-q:unverified    unverified  q:unverified  -        -             -         -          q:unverified  q:releasing    q:available  q:unverified
+                accept      quarantine    claim    redeploy  grant         activate  abandon    release       begin-release  clear        unverify
+discovered      available   q:discovered  -        -         -             -         -          discovered    -              -            -
+available       available   q:available   claimed  -         -             -         -          available     releasing      -            unverified
+claimed         -           -             -        -         provisioning  -         available  releasing     releasing      -            unverified
+provisioning    -           -             -        -         provisioning  active    available  releasing     releasing      -            unverified
+active          -           q:active      -        claimed   -             -         -          releasing     releasing      -            -
+releasing       available   q:releasing   -        -         releasing     -         -          releasing     releasing      available    unverified
+unverified      available   q:unverified  -        -         -             -         -          unverified    releasing      available    unverified
+q:discovered    available   q:discovered  -        -         -             -         -          q:discovered  -              -            -
+q:available     available   q:available   -        -         -             -         -          q:available   q:releasing    -            q:unverified
+q:active        active      q:active      -        -         -             -         -          q:releasing   q:releasing    -            -
+q:releasing     releasing   q:releasing   -        -         q:releasing   -         -          q:releasing   q:releasing    q:available  q:unverified
+q:unverified    unverified  q:unverified  -        -         -             -         -          q:unverified  q:releasing    q:available  q:unverified
 `
 
 func TestEveryCommandInEveryState(t *testing.T) {
-	commands := []Command{Accept, Quarantine, Claim, Grant, Activate, Abandon, Release, BeginRelease, Clear, Unverify}
+	commands := []Command{Accept, Quarantine, Claim, Redeploy, Grant, Activate, Abandon, Release, BeginRelease, Clear,
+		Unverify}
 	states := []trivet.MachineState{trivet.MachineDiscovered, trivet.MachineAvailable, trivet.MachineClaimed,
 		trivet.MachineProvisioning, trivet.MachineActive, trivet.MachineReleasing, trivet.MachineUnverified}
 	var rows []trivet.MachineStatus
@@ -79,3 +80,29 @@ func stateText(s trivet.MachineStatus) string {
 }
 
 func words(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// A machine whose run is given up runs nothing where that run was granted to an agent and did not boot the disk, or was
+// not granted and found nothing there.
+func TestVacate(t *testing.T) {
+	booted := trivet.WorkflowStatus{Steps: []trivet.Step{{Name: trivet.StepFirstBoot, Attempt: 1}}}
+	again := trivet.WorkflowSpec{Redeploys: "web-1"}
+	for name, c := range map[string]struct {
+		state trivet.MachineState
+		run   *trivet.Workflow
+		want  Command
+	}{
+		"claimed":                 {trivet.MachineClaimed, &trivet.Workflow{}, Abandon},
+		"claimed again":           {trivet.MachineClaimed, &trivet.Workflow{Spec: again}, Release},
+		"an agent works":          {trivet.MachineProvisioning, &trivet.Workflow{}, Abandon},
+		"an agent works again":    {trivet.MachineProvisioning, &trivet.Workflow{Spec: again}, Abandon},
+		"it has booted its disk":  {trivet.MachineProvisioning, &trivet.Workflow{Status: booted}, Release},
+		"the run is not known":    {trivet.MachineProvisioning, nil, Release},
+		"claimed for an unknown":  {trivet.MachineClaimed, nil, Release},
+		"in service":              {trivet.MachineActive, &trivet.Workflow{Status: booted}, Release},
+		"in service, run unknown": {trivet.MachineActive, nil, Release},
+	} {
+		if got := Vacate(&trivet.MachineStatus{State: c.state}, c.run); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
