@@ -29,10 +29,16 @@ func demoCommand() *cobra.Command {
 			"with that which provisions succeeded, on how many machines, which failures were recorded with which\n" +
 			"type, and when they could be seen. Each thing that must not be is a violation, and makes the exit\n" +
 			"status 1. All deadlines are a twelfth of the usual ones. With --history FILE.jsonl what is wrong is\n" +
-			"written to FILE.truth.json.",
+			"written to FILE.truth.json.\n\n" +
+			"Scenario recovery is a rehearsal of docs/recovery.md: heads are lost for good in five ways, while\n" +
+			"machines are being installed and clients write, and are recovered by the commands of this program.\n" +
+			"For each way it shows how long it took until all invariants of trivet status held again, and how many\n" +
+			"acknowledged writes and blobs were lost. The exit status is 1 where one was lost that the plan of the\n" +
+			"recovery did not give up, or where not all is well afterwards.",
 		Example: "  trivet demo --machines 50\n  trivet demo --machines 50 --json --history history.jsonl\n" +
 			"  trivet demo --heads 3 --machines 100 --kill random\n" +
-			"  trivet demo --scenario faults --heads 3 --machines 200 --history faults.jsonl",
+			"  trivet demo --scenario faults --heads 3 --machines 200 --history faults.jsonl\n" +
+			"  trivet demo --scenario recovery\n  trivet demo --scenario recovery --json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if d.Log, err = newLogger(os.Stderr, level, "text"); err != nil {
@@ -40,6 +46,9 @@ func demoCommand() *cobra.Command {
 			}
 			if d.Kill = kill == "random"; !d.Kill && kill != "" {
 				return &trivet.FieldError{Field: "--kill", Problem: fmt.Sprintf("is %q; must be random", kill)}
+			}
+			if d.Scenario == lab.ScenarioRecovery {
+				return demoRecovery(cmd, &d)
 			}
 			s, err := d.Run(cmd.Context())
 			if err != nil {
@@ -56,13 +65,15 @@ func demoCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.IntVar(&d.Machines, "machines", 10, "number of machines")
-	f.IntVar(&d.Heads, "heads", 1, "number of heads, 1 to 9; more than one run as separate processes")
+	f.IntVar(&d.Heads, "heads", 1,
+		"number of heads, 1 to 9; more than one run as separate processes; scenario recovery has 3")
 	f.StringVar(&kill, "kill", "", "random: kill heads with SIGKILL and restart them while machines install")
 	f.StringVar(&d.Scenario, "scenario", lab.ScenarioInstall,
-		"install; or faults: 23 % of the machines, a rack, a platform and an image are bad")
+		"install; faults: 23 % of the machines, a rack, a platform and an image are bad; or recovery: heads are lost")
 	f.Uint64Var(&d.Seed, "seed", 1, "decides what is bad in scenario faults")
 	f.DurationVar(&d.Timeout, "timeout", 10*time.Minute, "maximum duration of the demo")
-	f.BoolVar(&d.JSON, "json", false, "print only one line of JSON at the end")
+	f.BoolVar(&d.JSON, "json", false,
+		"print only one line of JSON at the end; of scenario recovery an array with an object for each case")
 	f.StringVar(&d.History, "history", "", "file to which all acknowledged writes and actions are written")
 	f.StringVar(&d.Dir, "dir", "", "empty directory for all data, which is kept (default: a temporary directory)")
 	f.StringVar(&level, "log-level", slog.LevelError.String(), "log level: debug, info, warn or error")

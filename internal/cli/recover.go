@@ -199,6 +199,12 @@ func (a *app) writePlan(w io.Writer, p *recovery.Plan) {
 		fmt.Fprintln(w, "         The end of the log was written incompletely, and is left out.")
 	}
 	fmt.Fprintf(w, "Kept:    %s; %s\n", machineCounts(p.Machines), counted(p.Blobs, "blob"))
+	if p.BlobsMissing > 0 {
+		fmt.Fprintf(w, "Missing: the contents of %s, to be imported again\n", counted(p.BlobsMissing, "blob"))
+		for _, b := range p.MissingBlobs {
+			fmt.Fprintf(w, "           %s, of %s\n", printable(b.Digest), printable(b.UsedBy))
+		}
+	}
 	fmt.Fprintf(w, "Frozen:  %s, until trivet recover resolve\n", counted(p.FrozenCount, "provision"))
 	for _, name := range p.Frozen {
 		fmt.Fprintf(w, "           %s\n", name)

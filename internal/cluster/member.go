@@ -137,6 +137,7 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	m.running.Go(m.waitStopped)
 	m.running.Go(func() { m.watchDisk(cfg.Dir, cfg.Logger) })
 	m.running.Go(m.watchData)
+	m.running.Go(func() { m.watchCurrent(cfg.Dir) })
 	m.space.reserve.keep()
 	m.running.Go(func() { m.space.reserve.watch(m.closing) })
 	return m, nil

@@ -23,7 +23,7 @@ import (
 type Salvaged struct {
 	Database string // file of the store; the values in it are encrypted
 	Bytes    int64
-	Written  time.Time // when the log was written last, by its files
+	Written  time.Time // until when all that was acknowledged is in it
 	Torn     bool      // the end of the log was written incompletely
 }
 
@@ -50,7 +50,7 @@ func salvage(ctx context.Context, from, to string, cfg Config) (*Salvaged, error
 	source, copied := filepath.Join(from, "etcd", "member"), filepath.Join(to, "etcd", "member")
 	s := &Salvaged{}
 	var err error
-	if s.Written, err = lastWritten(filepath.Join(source, "wal")); err != nil {
+	if s.Written, err = lastCurrent(from); err != nil {
 		return nil, err
 	}
 	if err := copyTree(ctx, source, copied); err != nil {

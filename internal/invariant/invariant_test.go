@@ -192,6 +192,12 @@ func TestInvariants(t *testing.T) {
 		{"a blob on no head", func(f *trivet.StatusFacts) {
 			each(f, func(h *trivet.HeadFacts) { h.Own.BlobsMissing, h.Own.Missing = 1, []string{digest} })
 		}, []string{"broken blobs: no head that responds holds blob sha256:aa | import"}},
+		{"a recovery", func(f *trivet.StatusFacts) {
+			f.Provisions = map[string]int{"frozen": 2}
+			f.Machines["unverified"] = 1
+		}, []string{
+			"warning provisions: 2 provisions are frozen by a recovery: nothing is done for them | trivet recover list",
+			"warning machines: 1 machine is unverified after a recovery: no provision uses it | trivet recover list"}},
 		{"no recovery key", func(f *trivet.StatusFacts) { f.RecoveryKey = false }, []string{
 			"warning backups: no backup can be made: the site has no recovery key | trivet backup key"}},
 		{"no backup", func(f *trivet.StatusFacts) { f.Backups = trivet.BackupStatus{} }, []string{

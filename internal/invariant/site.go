@@ -72,7 +72,10 @@ func schedules(f *trivet.StatusFacts, r *result) {
 // maxPending is how long a provision may wait for a machine, as of the alert TrivetQueueOld.
 const maxPending = 6 * time.Hour
 
-// provisions: no run is beyond its deadline, and none waits for long.
+// pageDecide is what to do about what a recovery has left.
+const pageDecide = "trivet recover list (" + pageRecovery + ", \"Afterwards\")"
+
+// provisions: no run is beyond its deadline, and none waits for long, or for a decision.
 func provisions(f *trivet.StatusFacts, r *result) {
 	late, runs := 0, []string(nil)
 	own(f, func(_ *trivet.HeadFacts, o *trivet.OwnFacts) {
@@ -84,6 +87,10 @@ func provisions(f *trivet.StatusFacts, r *result) {
 		r.broken("trivet why MACHINE; and the log of the heads: deadlines are not carried out",
 			"%s %s beyond the deadline of %s step: %s", count(late, "run"), has(late, "is", "are"), has(late, "its", "their"),
 			names(runs))
+	}
+	if n := f.Provisions[string(trivet.ProvisionFrozen)]; n > 0 {
+		r.warn(pageDecide, "%s %s frozen by a recovery: nothing is done for %s", count(n, "provision"), has(n, "is", "are"),
+			has(n, "it", "them"))
 	}
 	if p := f.OldestPending; p != nil {
 		text := fmt.Sprintf("provision %s waits for a machine, for %s%s", p.Name, age(p.For.D()), because(p.Reason))
@@ -120,9 +127,10 @@ func agents(f *trivet.StatusFacts, r *result) {
 
 // machineStates are the states of machines in the order in which they are shown.
 var machineStates = []trivet.MachineState{trivet.MachineDiscovered, trivet.MachineAvailable, trivet.MachineClaimed,
-	trivet.MachineProvisioning, trivet.MachineActive, trivet.MachineReleasing, trivet.MachineQuarantined}
+	trivet.MachineProvisioning, trivet.MachineActive, trivet.MachineReleasing, trivet.MachineQuarantined,
+	trivet.MachineUnverified}
 
-// machines: none is quarantined.
+// machines: none is quarantined, or unverified after a recovery.
 func machines(f *trivet.StatusFacts, r *result) {
 	var states []string
 	total := 0
@@ -134,6 +142,10 @@ func machines(f *trivet.StatusFacts, r *result) {
 	if n := f.Machines[string(trivet.MachineQuarantined)]; n > 0 {
 		r.warn("trivet get machines --field status.state=quarantined; after the repair: trivet accept MACHINE",
 			"%s %s quarantined", count(n, "machine"), has(n, "is", "are"))
+	}
+	if n := f.Machines[string(trivet.MachineUnverified)]; n > 0 {
+		r.warn(pageDecide, "%s %s unverified after a recovery: no provision uses %s", count(n, "machine"),
+			has(n, "is", "are"), has(n, "it", "them"))
 	}
 	if total == 0 {
 		r.holds("no machines")

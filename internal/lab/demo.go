@@ -31,7 +31,8 @@ type Demo struct {
 	Heads    int    // more than one run as separate processes
 	Kill     bool   // kill heads, one after the other, while machines install
 	Program  string // that runs a head as "PROGRAM server ..."; empty: this one
-	// Scenario is "install", or "faults", where much is wrong with the machines; empty: "install".
+	// Scenario is "install"; "faults", where much is wrong with the machines; or "recovery", see Recover; empty:
+	// "install".
 	Scenario string
 	Seed     uint64 // of what is wrong
 	Timeout  time.Duration
@@ -46,8 +47,9 @@ type Demo struct {
 
 // The scenarios.
 const (
-	ScenarioInstall = "install"
-	ScenarioFaults  = "faults"
+	ScenarioInstall  = "install"
+	ScenarioFaults   = "faults"
+	ScenarioRecovery = "recovery"
 )
 
 // ErrIncomplete: not all machines were installed.
@@ -55,17 +57,11 @@ var ErrIncomplete = errors.New("not all machines were installed")
 
 // Run runs the demo and returns its results.
 func (d *Demo) Run(ctx context.Context) (Summary, error) {
-	if err := d.validate(); err != nil {
+	done, err := d.begin()
+	if err != nil {
 		return Summary{}, err
 	}
-	if d.Dir == "" {
-		dir, err := os.MkdirTemp("", "trivet-demo-")
-		if err != nil {
-			return Summary{}, err
-		}
-		d.Dir = dir
-		defer os.RemoveAll(dir)
-	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
 	if d.Heads == 1 && !d.Kill {
@@ -84,6 +80,18 @@ func (d *Demo) Run(ctx context.Context) (Summary, error) {
 	return d.provide(ctx, &demoSite{client: heads.client, dhcp: heads.dhcp(), heads: heads})
 }
 
+// begin validates the options and creates the directory. The function that it returns removes it.
+func (d *Demo) begin() (done func(), err error) {
+	if err := d.validate(); err != nil {
+		return nil, err
+	}
+	if d.Dir != "" {
+		return func() {}, nil
+	}
+	d.Dir, err = os.MkdirTemp("", "trivet-demo-")
+	return func() { _ = os.RemoveAll(d.Dir) }, err
+}
+
 func (d *Demo) validate() error {
 	switch {
 	case d.Machines < 1 || d.Machines > 10000:
@@ -96,13 +104,15 @@ func (d *Demo) validate() error {
 	case d.Kill && d.Machines < totalKills:
 		return &trivet.FieldError{Field: "--kill",
 			Problem: fmt.Sprintf("requires --machines %d or more, so that some install during each kill", totalKills)}
-	case d.Scenario != "" && d.Scenario != ScenarioInstall && d.Scenario != ScenarioFaults:
-		return &trivet.FieldError{Field: "--scenario",
-			Problem: fmt.Sprintf("is %q; must be %s or %s", d.Scenario, ScenarioInstall, ScenarioFaults)}
+	case d.Scenario != "" && !slices.Contains([]string{ScenarioInstall, ScenarioFaults, ScenarioRecovery}, d.Scenario):
+		return &trivet.FieldError{Field: "--scenario", Problem: fmt.Sprintf("is %q; must be %s, %s or %s", d.Scenario,
+			ScenarioInstall, ScenarioFaults, ScenarioRecovery)}
 	case d.Scenario == ScenarioFaults && d.Machines < grade.MinMachines:
 		return &trivet.FieldError{Field: "--machines",
 			Problem: fmt.Sprintf("is %d; scenario faults requires %d or more, so that each fault occurs", d.Machines,
 				grade.MinMachines)}
+	case d.Scenario == ScenarioRecovery && d.checkRecovery() != nil:
+		return d.checkRecovery()
 	case d.dirUsed():
 		return &trivet.FieldError{Field: "--dir",
 			Problem: fmt.Sprintf("%s contains an earlier demo; use an empty directory", d.Dir)}
@@ -112,8 +122,12 @@ func (d *Demo) validate() error {
 
 // dirUsed reports whether the directory has the data of an earlier demo.
 func (d *Demo) dirUsed() bool {
+	if d.Dir == "" {
+		return false
+	}
 	_, err := os.Stat(filepath.Join(d.Dir, "head0"))
-	return d.Dir != "" && err == nil
+	_, errRecovery := os.Stat(filepath.Join(d.Dir, recoveryCases[0].name))
+	return err == nil || errRecovery == nil
 }
 
 // status prints a message about a step that takes a while.

@@ -32,8 +32,9 @@ type headProcesses struct {
 // headProcess is one head.
 type headProcess struct {
 	site *headProcesses
-	name string
+	name string // of its data directory and log
 	host string
+	join []string // flags that let it join; none: it is the first one
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd     // guarded by mu; nil: it does not run
@@ -46,8 +47,7 @@ func startHeads(ctx context.Context, d *Demo) (*headProcesses, error) {
 		subnet: fmt.Sprintf("127.%d.%d.", 64+rand.IntN(60), rand.IntN(256))}
 	err := simulatedPrograms(s.programs)
 	for i := 0; i < d.Heads && err == nil; i++ {
-		n := &headProcess{site: s, name: fmt.Sprint("head", i), host: s.subnet + fmt.Sprint(i+1)}
-		s.all = append(s.all, n)
+		n := s.newHead()
 		d.status("starting head %d of %d", i+1, d.Heads)
 		err = s.add(ctx, n)
 	}
@@ -56,6 +56,14 @@ func startHeads(ctx context.Context, d *Demo) (*headProcesses, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// newHead adds a head that has not started, at the next address.
+func (s *headProcesses) newHead() *headProcess {
+	i := len(s.all)
+	n := &headProcess{site: s, name: fmt.Sprint("head", i), host: s.subnet + fmt.Sprint(i+1)}
+	s.all = append(s.all, n)
+	return n
 }
 
 // add starts a head for the first time.
@@ -70,17 +78,25 @@ func (s *headProcesses) add(ctx context.Context, n *headProcess) error {
 	if err != nil {
 		return err
 	}
+	return s.startJoining(ctx, n, token, s.all[0].api())
+}
+
+// startJoining starts a head that joins at these URLs, and waits until it is a member.
+func (s *headProcesses) startJoining(ctx context.Context, n *headProcess, token string, urls ...string) error {
+	n.join = []string{"--join", strings.Join(urls, ",")}
 	if err := n.start(ctx, "TRIVET_JOIN_TOKEN="+token); err != nil {
 		return err
 	}
 	return s.waitFor(ctx, "wait for "+n.name+" to be a member", func() bool {
-		h, err := client.Of[trivet.Head](s.client).Get(ctx, n.name)
-		return err == nil && h.Status.State == trivet.HeadMember
+		all, _, err := client.Of[trivet.Head](s.client).List(ctx, client.ListOptions{})
+		return err == nil && slices.ContainsFunc(all, func(h *trivet.Head) bool {
+			return h.Status.Peer == n.api() && h.Status.State == trivet.HeadMember
+		})
 	})
 }
 
 func (s *headProcesses) connect() error {
-	file, err := client.ReadFile(server.AdminFile(filepath.Join(s.demo.Dir, s.all[0].name)))
+	file, err := client.ReadFile(server.AdminFile(s.all[0].dir()))
 	if err != nil {
 		return err
 	}
@@ -94,6 +110,14 @@ func (s *headProcesses) connect() error {
 	}
 	s.client, err = client.New(client.Config{Endpoints: urls, Trust: c.Trust, Token: c.Token, UserAgent: "trivet-demo"})
 	return err
+}
+
+// program returns the path of the program that runs heads and commands.
+func (d *Demo) program() (string, error) {
+	if d.Program != "" {
+		return d.Program, nil
+	}
+	return os.Executable()
 }
 
 // dhcp returns the addresses where the heads serve DHCP relays.
@@ -117,6 +141,18 @@ func (s *headProcesses) leader(ctx context.Context) *headProcess {
 		}
 	}
 	return nil
+}
+
+// running returns the heads that run.
+func (s *headProcesses) running() (all []*headProcess) {
+	for _, n := range s.all {
+		n.mu.Lock()
+		if n.cmd != nil {
+			all = append(all, n)
+		}
+		n.mu.Unlock()
+	}
+	return all
 }
 
 func (s *headProcesses) close() {
@@ -144,27 +180,35 @@ func (s *headProcesses) waitFor(ctx context.Context, what string, done func() bo
 	return nil
 }
 
+// api returns the URL of the head's API.
+func (n *headProcess) api() string { return "https://" + n.host + ":7480" }
+
+// dir returns the head's data directory.
+func (n *headProcess) dir() string { return filepath.Join(n.site.demo.Dir, n.name) }
+
 // start starts the head and returns when it serves requests.
 func (n *headProcess) start(ctx context.Context, env ...string) error {
-	d := n.site.demo
-	logFile, err := os.OpenFile(filepath.Join(d.Dir, n.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err := n.launch(env...); err != nil {
+		return err
+	}
+	return n.awaitServing(ctx)
+}
+
+// launch starts the head's process.
+func (n *headProcess) launch(env ...string) error {
+	logFile, err := os.OpenFile(n.dir()+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer logFile.Close()
-	args := []string{"server", "--shared-addresses", "127.0.0.0/8", "--data-dir", filepath.Join(d.Dir, n.name), "--advertise", n.host,
-		"--api", n.host + ":7480",
-		"--boot", n.host + ":7481", "--tftp", "", "--dhcp-listen", n.host + ":7067", "--ipxe", n.site.programs}
-	if n != n.site.all[0] {
-		args = append(args, "--join", "https://"+n.site.all[0].host+":7480")
+	program, err := n.site.demo.program()
+	if err != nil {
+		return err
 	}
-	program := d.Program
-	if program == "" {
-		if program, err = os.Executable(); err != nil {
-			return err
-		}
-	}
-	cmd := exec.Command(program, args...)
+	args := []string{"server", "--shared-addresses", "127.0.0.0/8", "--data-dir", n.dir(), "--advertise", n.host,
+		"--api", n.host + ":7480", "--boot", n.host + ":7481", "--tftp", n.host + ":7069", "--dhcp-listen", n.host + ":7067",
+		"--ipxe", n.site.programs}
+	cmd := exec.Command(program, append(args, n.join...)...)
 	// A token in the environment is of another cluster.
 	cmd.Env = append(append(os.Environ(), "TRIVET_JOIN_TOKEN="), env...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
@@ -173,18 +217,32 @@ func (n *headProcess) start(ctx context.Context, env ...string) error {
 		return fmt.Errorf("start %s: %w", n.name, err)
 	}
 	done := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(done) }() // awaited by kill
+	go func() { _ = cmd.Wait(); close(done) }() // awaited by end
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.cmd, n.done = cmd, done
+	return nil
+}
+
+// awaitServing waits until the head serves requests. One that ends fails.
+func (n *headProcess) awaitServing(ctx context.Context) error {
+	n.mu.Lock()
+	done := n.done
 	n.mu.Unlock()
-	return n.site.waitFor(ctx, "wait for "+n.name, func() bool {
+	ended := false
+	err := n.site.waitFor(ctx, "wait for "+n.name, func() bool {
 		select {
 		case <-done:
+			ended = true
 			return true
 		default:
 			return n.serves(ctx)
 		}
 	})
+	if ended {
+		err = fmt.Errorf("%s has ended: %s", n.name, n.logTail())
+	}
+	return err
 }
 
 // serves reports whether the boot listener, which is started last, responds.
@@ -201,13 +259,16 @@ func (n *headProcess) serves(ctx context.Context) bool {
 }
 
 // kill kills the head with SIGKILL and reports whether it was running.
-func (n *headProcess) kill() bool {
+func (n *headProcess) kill() bool { return n.end(syscall.SIGKILL) }
+
+// end ends the head by a signal and reports whether it was running.
+func (n *headProcess) end(signal syscall.Signal) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.cmd == nil {
 		return false
 	}
-	_ = n.cmd.Process.Kill() // it may have exited
+	_ = n.cmd.Process.Signal(signal) // it may have exited
 	<-n.done
 	n.cmd = nil
 	return true
@@ -215,7 +276,7 @@ func (n *headProcess) kill() bool {
 
 // logTail returns the end of the head's log.
 func (n *headProcess) logTail() string {
-	text, _ := os.ReadFile(filepath.Join(n.site.demo.Dir, n.name+".log"))
+	text, _ := os.ReadFile(n.dir() + ".log")
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-3):], "\n")
 }

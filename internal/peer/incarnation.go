@@ -28,7 +28,13 @@ func Recoveries(incarnation string) int {
 
 // SetIncarnation sets what returns the incarnation of this head's cluster. It is called before the first call.
 func (c *Client) SetIncarnation(incarnation func() string) {
-	c.http.Transport = incarnationTransport{c.http.Transport, incarnation}
+	c.http.Transport = NamingIncarnation(c.http.Transport, incarnation)
+}
+
+// NamingIncarnation returns a transport whose requests name the incarnation of this head's cluster. Every client that
+// calls other heads needs it.
+func NamingIncarnation(t http.RoundTripper, incarnation func() string) http.RoundTripper {
+	return incarnationTransport{t, incarnation}
 }
 
 type incarnationTransport struct {

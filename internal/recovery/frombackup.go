@@ -58,22 +58,19 @@ func (b *openedBackup) material(ctx context.Context, progress Progress) (*materi
 		meter := &meter{progress: progress, name: "store", total: b.file.Store.Bytes}
 		return cluster.Restore(ctx, cfg, meter.of(b.file.StorePart()))
 	}
-	m.blobs = func(ctx context.Context, dir string, refs []trivet.BlobRef) (missing int, err error) {
+	m.lacks = func(ref trivet.BlobRef) (bool, error) { return !saved[ref.Digest], nil }
+	m.blobs = func(ctx context.Context, dir string, refs []trivet.BlobRef) (err error) {
 		s, err := blob.Open(dir, blob.Options{})
 		if err != nil {
-			return 0, err
+			return err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
 		for _, ref := range refs {
-			if !saved[ref.Digest] {
-				missing++
-				continue
-			}
 			if err := b.putBlob(ctx, s, ref, progress); err != nil {
-				return missing, err
+				return err
 			}
 		}
-		return missing, nil
+		return nil
 	}
 	return m, nil
 }
@@ -94,35 +91,35 @@ func (b *openedBackup) putBlob(ctx context.Context, s *blob.Store, ref trivet.Bl
 	return err
 }
 
-// copyBlobs copies the blobs of a head's directory that records refer to, or counts them where they stay in place.
-func copyBlobs(ctx context.Context, from, to string, refs []trivet.BlobRef, inPlace bool) (missing int, err error) {
-	if !inPlace {
-		if err := os.MkdirAll(to, 0o700); err != nil {
-			return 0, err
-		}
+// lacksBlob reports whether a head's directory has no content of a blob.
+func lacksBlob(dir string, ref trivet.BlobRef) (bool, error) {
+	info, err := os.Stat(filepath.Join(dir, digitsOf(ref)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return err == nil && info.Size() != ref.Bytes, err
+}
+
+// copyBlobs copies blobs of a head's directory.
+func copyBlobs(ctx context.Context, from, to string, refs []trivet.BlobRef) error {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
 	}
 	for _, ref := range refs {
-		digits := strings.TrimPrefix(ref.Digest, "sha256:")
-		info, err := os.Stat(filepath.Join(from, digits))
-		switch {
-		case ctx.Err() != nil:
-			return missing, context.Cause(ctx)
-		case errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() != ref.Bytes:
-			missing++
-			continue
-		case err != nil:
-			return missing, err
-		case inPlace:
-			continue
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
+		digits := digitsOf(ref)
 		for _, name := range []string{digits + ".chunks", digits} {
 			if err := copyBlobFile(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
-				return missing, err
+				return err
 			}
 		}
 	}
-	return missing, nil
+	return nil
 }
+
+func digitsOf(ref trivet.BlobRef) string { return strings.TrimPrefix(ref.Digest, "sha256:") }
 
 func copyBlobFile(from, to string) error {
 	f, err := os.Open(from)

@@ -55,20 +55,29 @@ type Plan struct {
 	Intents    int            `json:"intents"`    // power requests that are dropped
 	Schedules  []string       `json:"schedules"`  // of backups, that are suspended
 	// Frozen are the provisions that wait for a decision, at most MaxListed; FrozenCount is how many there are.
-	Frozen       []string `json:"frozen"`
-	FrozenCount  int      `json:"frozenCount"`
-	Blobs        int      `json:"blobs"`        // that records refer to
-	BlobsMissing int      `json:"blobsMissing"` // whose contents are not there: import them again
+	Frozen      []string `json:"frozen"`
+	FrozenCount int      `json:"frozenCount"`
+	// Blobs are those that records refer to, BlobsMissing those of them whose contents are not there: import them
+	// again. MissingBlobs names these, at most MaxListed.
+	Blobs        int           `json:"blobs"`
+	BlobsMissing int           `json:"blobsMissing"`
+	MissingBlobs []MissingBlob `json:"missingBlobs,omitempty"`
 	// Answering are the heads of the cluster that respond now.
 	Answering []Answer `json:"answering"`
 
-	refs  []trivet.BlobRef
+	refs  []trivet.BlobRef  // of the contents that are there
 	known map[string]string // URLs of heads by name
 	names int               // heads' names that were assigned, or may have been
 }
 
 // MaxListed bounds the lists of a plan.
 const MaxListed = 100
+
+// MissingBlob is a blob whose content is not there.
+type MissingBlob struct {
+	Digest string `json:"digest"`
+	UsedBy string `json:"usedBy"` // a record that refers to it, such as image/debian
+}
 
 // Answer is the response of a head that runs.
 type Answer struct {
@@ -115,14 +124,33 @@ func (p *Plan) describe(t *state.Tables, name string) error {
 			}
 		}
 	}
-	refs := map[string]trivet.BlobRef{}
+	return nil
+}
+
+// describeBlobs adds the blobs that records refer to.
+func (p *Plan) describeBlobs(t *state.Tables, lacks func(trivet.BlobRef) (bool, error)) error {
+	uses := map[string]state.BlobUse{}
 	for use := range t.BlobUses() {
-		refs[use.Ref.Digest] = use.Ref
+		if _, ok := uses[use.Ref.Digest]; !ok {
+			uses[use.Ref.Digest] = use
+		}
 	}
-	for _, digest := range slices.Sorted(maps.Keys(refs)) {
-		p.refs = append(p.refs, refs[digest])
+	p.Blobs = len(uses)
+	for _, digest := range slices.Sorted(maps.Keys(uses)) {
+		use := uses[digest]
+		missing, err := lacks(use.Ref)
+		if err != nil {
+			return err
+		}
+		if !missing {
+			p.refs = append(p.refs, use.Ref)
+			continue
+		}
+		if p.BlobsMissing++; p.BlobsMissing <= MaxListed {
+			by := strings.ToLower(string(use.Kind)) + "/" + use.Name
+			p.MissingBlobs = append(p.MissingBlobs, MissingBlob{digest, by})
+		}
 	}
-	p.Blobs = len(p.refs)
 	return nil
 }
 

@@ -41,7 +41,8 @@ type material struct {
 	peers   []string // URLs of heads that the records may not have
 	need    int64    // bytes of space
 	restore func(ctx context.Context, cfg cluster.Config) error
-	blobs   func(ctx context.Context, dir string, refs []trivet.BlobRef) (missing int, err error)
+	lacks   func(ref trivet.BlobRef) (bool, error) // whether the content of a blob is not there
+	blobs   func(ctx context.Context, dir string, refs []trivet.BlobRef) error
 }
 
 // FromBackup recovers a cluster from the backup that a location names, or the newest complete one there.
@@ -156,7 +157,7 @@ func (t *target) change(ctx context.Context, r Request, m *material, cfg cluster
 	}
 	defer s.Close()
 	p := &m.plan
-	if err := p.describe(tables, r.Name); err != nil {
+	if err := errors.Join(p.describe(tables, r.Name), p.describeBlobs(tables, m.lacks)); err != nil {
 		return 0, err
 	}
 	p.probe(ctx, m)
@@ -168,7 +169,7 @@ func (t *target) change(ctx context.Context, r Request, m *material, cfg cluster
 			return 0, err
 		}
 	}
-	if p.BlobsMissing, err = m.blobs(ctx, t.new("blobs"), p.refs); err != nil {
+	if err := m.blobs(ctx, t.new("blobs"), p.refs); err != nil {
 		return 0, err
 	}
 	if err := (&adapter{tables: tables, plan: p, progress: r.Progress}).run(ctx); err != nil {
@@ -227,8 +228,13 @@ func (t *target) salvage(ctx context.Context, dir string, inPlace bool, r Reques
 		defer f.Close()
 		return cluster.Restore(ctx, cfg, f)
 	}
-	m.blobs = func(ctx context.Context, to string, refs []trivet.BlobRef) (int, error) {
-		return copyBlobs(ctx, filepath.Join(dir, "blobs"), to, refs, inPlace)
+	from := filepath.Join(dir, "blobs")
+	m.lacks = func(ref trivet.BlobRef) (bool, error) { return lacksBlob(from, ref) }
+	m.blobs = func(ctx context.Context, to string, refs []trivet.BlobRef) error {
+		if inPlace {
+			return nil
+		}
+		return copyBlobs(ctx, from, to, refs)
 	}
 	return m, nil
 }

@@ -226,7 +226,11 @@ func TestRecoverPlanAndResume(t *testing.T) {
 	s.mustCreate(backups, false)
 	enough := errors.New("enough")
 	_, err := recovery.FromBackup(t.Context(), at(backups), s.key, recovery.Request{Dir: dir,
-		Approve: func(*recovery.Plan) error {
+		Approve: func(p *recovery.Plan) error {
+			if missing := []recovery.MissingBlob{{Digest: s.blob(imageText).Digest, UsedBy: "image/i1"}}; p.Blobs != 1 ||
+				p.BlobsMissing != 1 || !slices.Equal(p.MissingBlobs, missing) {
+				t.Errorf("the plan from a backup without contents: %+v", p)
+			}
 			_, err := recovery.FromBackup(t.Context(), at(backups), s.key, recovery.Request{Dir: dir})
 			if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "in progress") {
 				t.Errorf("a second recovery: %v", err)

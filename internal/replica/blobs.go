@@ -16,6 +16,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
+	"github.com/trivet-project/trivet/internal/peer"
 	"github.com/trivet-project/trivet/internal/state"
 )
 
@@ -26,7 +27,9 @@ type BlobConfig struct {
 	Tables *state.Tables
 	Root   *auth.Root
 	Cert   auth.CertFunc // returns the certificate of this head's member
-	Log    *slog.Logger
+	// Incarnation returns that of this head's cluster.
+	Incarnation func() string
+	Log         *slog.Logger
 	// Metrics registers the metrics; nil: none.
 	Metrics prometheus.Registerer
 	// StallTimeout is how long Secure waits for a second head that makes no progress, SecureTimeout how long in all.
@@ -51,7 +54,7 @@ type Blobs struct {
 func NewBlobs(cfg BlobConfig) *Blobs {
 	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, 10*time.Second)
 	cfg.SecureTimeout = cmp.Or(cfg.SecureTimeout, 75*time.Second)
-	b := &Blobs{BlobConfig: cfg, client: blobClient(cfg.Root, cfg.Cert),
+	b := &Blobs{BlobConfig: cfg, client: blobClient(&cfg),
 		reports: make(chan blobReport, maxReports), checking: make(chan struct{}, 1)}
 	b.puller = blob.NewPuller(cfg.Store, blob.PullConfig{
 		Locate: b.locate, Client: b.client, Log: cfg.Log, Metrics: blob.NewMetrics(cfg.Metrics),
@@ -66,16 +69,19 @@ func NewBlobs(cfg BlobConfig) *Blobs {
 }
 
 // blobClient returns a client for HTTP/1.1: content has connections of its own and never delays other requests.
-func blobClient(root *auth.Root, cert auth.CertFunc) *http.Client {
+func blobClient(cfg *BlobConfig) *http.Client {
 	t := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 3 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 5 * time.Second, IdleConnTimeout: 30 * time.Second, DisableCompression: true,
 	}
-	if root != nil {
-		t.TLSClientConfig = root.PeerTLS(cert)
+	if cfg.Root != nil {
+		t.TLSClientConfig = cfg.Root.PeerTLS(cfg.Cert)
 		t.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	}
-	return &http.Client{Transport: t}
+	if cfg.Incarnation == nil {
+		return &http.Client{Transport: t}
+	}
+	return &http.Client{Transport: peer.NamingIncarnation(t, cfg.Incarnation)}
 }
 
 // Close ends all pulls and waits for them.

@@ -19,6 +19,19 @@ import (
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
+// Heads of a cluster that was recovered get blobs from each other.
+func TestBlobsAfterARecovery(t *testing.T) {
+	s := newSite(t, 2)
+	s.incarnation = "7-x"
+	ref := s.heads[0].put(noise(blob.ChunkBytes + 5))
+	if err := s.heads[0].blobs.Secure(t.Context(), ref); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.holders(ref); n != 2 {
+		t.Errorf("acknowledged, and %d heads hold it", n)
+	}
+}
+
 // Two heads hold an acknowledged blob, all hold a blob that a record refers to, and a head that loses its directory
 // pulls it again.
 func TestBlobsOnThreeHeads(t *testing.T) {

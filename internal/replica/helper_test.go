@@ -47,10 +47,11 @@ func must[T any](v T, err error) func(testing.TB) T {
 
 // site is one cluster's records and keys, shared by heads that have a directory of blobs and a TLS server each.
 type site struct {
-	t      testing.TB
-	tables *state.Tables
-	keys   *auth.Keys
-	heads  []*head
+	t           testing.TB
+	tables      *state.Tables
+	keys        *auth.Keys
+	heads       []*head
+	incarnation string // of the cluster; empty: it was never recovered
 }
 
 type head struct {
@@ -133,17 +134,18 @@ func (h *head) start() {
 	h.store = must(blob.Open(h.dir, blob.Options{Damaged: func(d blob.Digest, err error) { h.blobs.Damaged(d, err) },
 		Repaired: func(d blob.Digest) { h.blobs.Repaired(d) }}))(t)
 	h.reg = prometheus.NewRegistry()
+	incarnation := func() string { return h.site.incarnation }
 	h.blobs = replica.NewBlobs(replica.BlobConfig{Self: h.name, Store: h.store, Tables: h.site.tables,
-		Root: &h.site.keys.CA.Root,
-		Cert: func() (*tls.Certificate, error) { return h.cert, nil },
-		Log:  slog.New(slog.DiscardHandler), Metrics: h.reg, StallTimeout: 200 * time.Millisecond})
+		Root:        &h.site.keys.CA.Root,
+		Cert:        func() (*tls.Certificate, error) { return h.cert, nil },
+		Incarnation: incarnation, Log: slog.New(slog.DiscardHandler), Metrics: h.reg, StallTimeout: 200 * time.Millisecond})
 	h.boot = httptest.NewServer(h.blobs.BootHandler())
 	l := must(net.Listen("tcp", h.addr))(t)
 	h.addr = l.Addr().String()
 	server := peer.NewServer(peer.Config{Root: &h.site.keys.CA.Root,
-		Info:       func() peer.Info { return peer.Info{Head: h.name} },
-		Membership: &membership.Verifier{Records: membership.NewRecords(h.site.tables, h.name)},
-		Log:        slog.New(slog.DiscardHandler)})
+		Info:        func() peer.Info { return peer.Info{Head: h.name} },
+		Membership:  &membership.Verifier{Records: membership.NewRecords(h.site.tables, h.name)},
+		Incarnation: incarnation, Log: slog.New(slog.DiscardHandler)})
 	h.blobs.Register(server)
 	h.logs.Register(server)
 	host := must(netip.ParseAddrPort(h.addr))(t).Addr().String()

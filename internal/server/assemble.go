@@ -80,7 +80,7 @@ func (s *Server) openFiles(context.Context) (err error) {
 		return err
 	}
 	s.blobs = replica.NewBlobs(replica.BlobConfig{Self: s.local.Name(), Store: s.blobStore, Tables: s.fleet.Tables,
-		Root: s.local.Root(),
+		Root: s.local.Root(), Incarnation: s.local.Incarnation,
 		Cert: s.local.Cert(), Log: s.cfg.Log.With("part", "blobs"), Metrics: s.metrics})
 	s.logs, err = runlog.Open(s.cfg.path("logs"), reserve)
 	return err

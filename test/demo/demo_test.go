@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +64,43 @@ func TestSoakFaults(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(history), "history.truth.json")); err != nil {
 		t.Error(err)
+	}
+}
+
+// Heads are lost for good in five ways, and recovered by the commands of the program: nothing is lost that the plans
+// did not give up, and all is well again.
+func TestRecovery(t *testing.T) {
+	t.Parallel()
+	r, err := testhead.CLI(t.Context(), testhead.Command("", testhead.Program(t), "demo", "--scenario", "recovery",
+		"--machines", "4", "--json", "--timeout", "10m"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", r.Stdout)
+	var all []lab.RecoveryCase
+	if err := json.Unmarshal([]byte(r.Stdout), &all); err != nil {
+		t.Fatalf("the output is %s (%v)", r.Stdout, err)
+	}
+	var names []string
+	for _, c := range all {
+		names = append(names, c.Case)
+		if c.Failed() || c.RecordsWritten == 0 || c.Seconds <= 0 {
+			t.Errorf("%+v", c)
+		}
+		switch c.Case {
+		case "head-replaced", "cold-start":
+			if c.RecordsLost > 0 {
+				t.Errorf("%s loses %d writes", c.Case, c.RecordsLost)
+			}
+		case "only-a-backup":
+			if c.RecordsLost == 0 {
+				t.Error("nothing was written after the backup, so that its case shows nothing")
+			}
+		}
+	}
+	want := []string{"head-replaced", "quorum-lost", "only-a-disk", "only-a-backup", "cold-start"}
+	if !slices.Equal(names, want) {
+		t.Errorf("the cases are %v, want %v", names, want)
 	}
 }
 

@@ -1,0 +1,70 @@
+package cluster
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// currentName is the file with the last time of which a member knows that it had all that was acknowledged before. Its
+// log does not show that: one that is behind, or is started again without the others, writes to it, too.
+const currentName = "current"
+
+const currentInterval = 5 * time.Second
+
+// watchCurrent writes that file while the member is connected to a quorum.
+func (m *Member) watchCurrent(dir string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	m.running.Go(func() {
+		<-m.closing
+		cancel()
+	})
+	tick := time.NewTicker(currentInterval)
+	defer tick.Stop()
+	for {
+		if err := m.noteCurrent(ctx, dir); err != nil && ctx.Err() == nil {
+			m.log.Debug("until when the store is current is not known", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// noteCurrent reads twice: what the first one found applied is in the log when the second one is answered. After a
+// loss of power the file may be that of before, or damaged: it is not synced.
+func (m *Member) noteCurrent(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, currentInterval)
+	defer cancel()
+	began := time.Now().UTC()
+	for range 2 {
+		if _, err := m.client.Get(ctx, compactedKey, clientv3.WithCountOnly()); err != nil {
+			return err
+		}
+	}
+	path := filepath.Join(dir, currentName)
+	if err := os.WriteFile(path+".new", []byte(began.Format(time.RFC3339Nano)+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// lastCurrent returns until when the member of a directory had all that was acknowledged. Where that was not noted, as
+// by v0.3.0, it is when its log was written last.
+func lastCurrent(dir string) (time.Time, error) {
+	text, err := os.ReadFile(filepath.Join(dir, currentName))
+	if err == nil {
+		var t time.Time
+		if t, err = time.Parse(time.RFC3339Nano, strings.TrimSpace(string(text))); err == nil {
+			return t, nil
+		}
+	}
+	return lastWritten(filepath.Join(dir, "etcd", "member", "wal"))
+}
