@@ -80,7 +80,8 @@ var layers = []layer{
 		{"internal/lab/vm/vmtest"},
 		{
 			"test/bench", "test/cluster", "test/dashboards", "test/deb", "test/demo", "test/e2e",
-			"test/e2e/debimage/build", "test/gotest", "test/guide", "test/head", "test/heads", "test/newrecord", "test/s3",
+			"test/e2e/debimage/build", "test/gotest", "test/guide", "test/head", "test/heads", "test/newrecord",
+			"test/release", "test/s3",
 		},
 	}},
 }

@@ -59,7 +59,7 @@ var mayScan = map[string]string{
 	"internal/recovery.Report.checkRuns: internal/store.Table.AllShared":      "as above",
 	"internal/recovery.Plan.describe: internal/store.Table.AllShared":         "for a recovery, in no head",
 	"internal/recovery.Plan.describe: internal/store.Table.Names":             "as above",
-	"internal/recovery.Plan.describe: internal/state.Tables.BlobUses":         "as above",
+	"internal/recovery.Plan.describeBlobs: internal/state.Tables.BlobUses":    "as above",
 	"internal/recovery.Plan.describeHeads: internal/store.Table.AllShared":    "as above",
 	"internal/recovery.Plan.describeMachines: internal/store.Table.AllShared": "as above",
 	"internal/recovery.adapter.run: internal/store.Table.Names":               "as above",

@@ -27,7 +27,7 @@ func (a *app) delete() *cobra.Command {
 			"a provision that has not ended. --force deletes it, and prints which records refer to nothing then.",
 		Example: "  trivet delete provision web1\n  trivet delete provision/web1 machine/m1\n" +
 			"  trivet delete -f site.yaml --ignore-not-found",
-		Args:    cobra.ArbitraryArgs, ValidArgsFunction: a.completeRecords,
+		Args: cobra.ArbitraryArgs, ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			targets, err := a.targets(args, files)
 			if err != nil {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,10 +45,19 @@ func (m *Member) noteCurrent(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, currentInterval)
 	defer cancel()
 	began := time.Now().UTC()
-	for range 2 {
-		if _, err := m.client.Get(ctx, compactedKey, clientv3.WithCountOnly()); err != nil {
+	read := make(chan error, 1)
+	go func() {
+		_, first := m.client.Get(ctx, compactedKey, clientv3.WithCountOnly())
+		_, second := m.client.Get(ctx, compactedKey, clientv3.WithCountOnly())
+		read <- errors.Join(first, second)
+	}()
+	select {
+	case err := <-read:
+		if err != nil {
 			return err
 		}
+	case <-m.fatal.done: // its client may block from then on, and Close would wait
+		return m.fatal.Err()
 	}
 	path := filepath.Join(dir, currentName)
 	if err := os.WriteFile(path+".new", []byte(began.Format(time.RFC3339Nano)+"\n"), 0o600); err != nil {

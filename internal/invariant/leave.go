@@ -66,6 +66,7 @@ func (l *Leave) vote(v voting, h *trivet.HeadFacts) {
 	}
 	l.After.Needed = l.After.Voters/2 + 1
 	switch {
+	case l.After.Voters == 0: // it is refused
 	case l.After.Respond == 1:
 		l.Next = "the loss of the head that is left stops everything; add heads: trivet head token"
 	case l.After.Respond-1 < l.After.Needed:

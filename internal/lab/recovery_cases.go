@@ -158,7 +158,7 @@ func (s *recoverySite) account(ctx context.Context, r *RecoveryCase) error {
 func (s *recoverySite) checkNothingLost(ctx context.Context, r *RecoveryCase) error {
 	var names []string
 	for _, m := range s.machines.machines {
-		names = append(names, m.machine.Name)
+		names = append(names, m.Machine.Name)
 	}
 	n, err := repeated(s.demo.Dir, names, nil)
 	if n > 0 {

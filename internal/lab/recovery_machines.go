@@ -27,7 +27,7 @@ type installing struct {
 
 // poweredMachine is a machine with a BMC.
 type poweredMachine struct {
-	supply
+	Supply
 	up atomic.Bool // the installed system has started and phoned home
 }
 
@@ -52,10 +52,10 @@ func newInstalling(ctx context.Context, d *Demo, c *client.Client, l *ledger) (*
 
 func (s *installing) addMachine(ctx context.Context, d *Demo, i int) error {
 	m := &Machine{Name: fmt.Sprintf("demo%04d", i+1), MAC: macOf(i), Dir: d.Dir, Log: d.Log}
-	p := &poweredMachine{supply: supply{machine: m}}
+	p := &poweredMachine{Supply: Supply{Machine: m}}
 	m.Up = func() { p.up.Store(true) }
 	m.Lease = func(ctx context.Context) (*dhcp.Lease, error) { return s.lease(ctx, m, i) }
-	server, err := bmctest.StartRedfish(p.handler(bmcUser, bmcUser))
+	server, err := bmctest.StartRedfish("127.0.0.1:0", p.Handler(bmcUser, bmcUser))
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,8 @@ func (s *installing) lease(ctx context.Context, m *Machine, i int) (lease *dhcp.
 func (s *installing) install(ctx context.Context, machines []*poweredMachine) error {
 	for _, m := range machines {
 		p, err := client.Of[trivet.Provision](s.client).Create(ctx, &trivet.Provision{
-			Meta: trivet.Meta{Name: m.machine.Name},
-			Spec: trivet.ProvisionSpec{Template: "demo", Machine: m.machine.Name}})
+			Meta: trivet.Meta{Name: m.Machine.Name},
+			Spec: trivet.ProvisionSpec{Template: "demo", Machine: m.Machine.Name}})
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (s *installing) awaitBusy(ctx context.Context, machines []*poweredMachine) 
 		if slices.ContainsFunc(runs, func(w *trivet.Workflow) bool {
 			step := w.Status.Current()
 			return step != nil && w.Status.State == trivet.WorkflowRunning && !slices.Contains(trivet.BootSteps, step.Name) &&
-				slices.ContainsFunc(machines, func(m *poweredMachine) bool { return m.machine.Name == w.Spec.Machine })
+				slices.ContainsFunc(machines, func(m *poweredMachine) bool { return m.Machine.Name == w.Spec.Machine })
 		}) {
 			return nil
 		}
@@ -120,7 +120,7 @@ func (s *installing) awaitBusy(ctx context.Context, machines []*poweredMachine) 
 // isUp reports whether the installed system of a machine runs.
 func (s *installing) isUp(machine string) bool {
 	return slices.ContainsFunc(s.machines, func(m *poweredMachine) bool {
-		return m.machine.Name == machine && m.up.Load()
+		return m.Machine.Name == machine && m.up.Load()
 	})
 }
 
@@ -131,7 +131,7 @@ func (s *installing) close() error {
 		errs = append(errs, b.Stop())
 	}
 	for _, m := range s.machines {
-		m.close()
+		m.Close()
 	}
 	return errors.Join(errs...)
 }

@@ -34,7 +34,7 @@ func TestLookupSuggests(t *testing.T) {
 	for path, want := range map[string]string{
 		"machine.spec.bcm":    `machine.spec has no field "bcm"; did you mean bmc?`,
 		"machine.rack":        `machine has no field "rack"; did you mean machine.spec.rack?`,
-		"machine.project":     `machine has no field "project"; the known ones are created, `,
+		"machine.project":     `machine has no field "project"; the known ones are annotations, created, `,
 		"machine.spec.rack.x": `machine.spec.rack has no field "x"; it is a string`,
 		"machine.spec.":       `machine.spec has no field ""; the known ones are `,
 		"action.wipe.fs":      `action.wipe has no field "fs"; did you mean action.format.fs?`,

@@ -124,7 +124,7 @@ func matches(want []string, output string) bool {
 
 var abbreviated = regexp.MustCompile(`[^\s'"=]*\.\.\.[^\s'"]*`)
 
-// complete replaces each word of a command that has "..." by the last word like it that was printed.
+// complete replaces each word of a command that has "..." by the latest one like it that was printed.
 func complete(command, printed string) string {
 	return abbreviated.ReplaceAllStringFunc(command, func(word string) string {
 		like := strings.ReplaceAll(regexp.QuoteMeta(word), `\.\.\.`, `[^\s'"=]+`)

@@ -40,7 +40,7 @@ func TestRelease(t *testing.T) {
 	if again := readAll(t, second); !maps.EqualFunc(files, again, bytes.Equal) {
 		t.Errorf("two builds differ: %v and %v", sums(files), sums(again))
 	}
-	want := []string{"NOTES.md", "SHA256SUMS"}
+	want := []string{"NOTES", "SHA256SUMS"}
 	for _, arch := range architectures() {
 		program := "trivet-" + version + "-linux-" + arch
 		want = append(want, program, program+".cdx.json", "trivet_0.3.1~test1_"+arch+".deb")
@@ -52,7 +52,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("it has %q, want %q", got, want)
 	}
 	checkSums(t, files)
-	if notes := string(files["NOTES.md"]); !strings.HasPrefix(notes, "## v") || strings.Count(notes, "\n## ") > 0 {
+	if notes := string(files["NOTES"]); !strings.HasPrefix(notes, "## v") || strings.Count(notes, "\n## ") > 0 {
 		t.Errorf("the notes are no section:\n%.300s", notes)
 	}
 }
