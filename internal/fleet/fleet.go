@@ -21,6 +21,8 @@ type Fleet struct {
 	*state.Tables
 	// AgentUp reports whether the agent of an epoch is not lost. Where it is nil, no agent is up.
 	AgentUp func(machine string, epoch int64) bool
+	// AgentHeard reports whether this head has heard the agent of an epoch. Where it is nil, it has heard none.
+	AgentHeard func(machine string, epoch int64) bool
 	// AgentSilence returns for how long no head has heard the agent of an epoch. Where it is nil, every agent is
 	// silent.
 	AgentSilence func(machine string, epoch int64) time.Duration

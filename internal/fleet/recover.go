@@ -82,7 +82,9 @@ func (f *Fleet) continueFrozen(tx *store.Tx, p *trivet.Provision, t *transition)
 	}
 	p.Status.State, p.Status.Reason = trivet.ProvisionRunning, ""
 	rules := t.ruleMachine()
-	rules.AgentUp = f.isAgentIdle(t.machine)
+	// The epoch is new: an agent of before the recovery, which may never find this head, does not count as up.
+	st := &t.machine.Status
+	rules.AgentUp = f.isAgentIdle(t.machine) && f.AgentHeard != nil && f.AgentHeard(t.machine.Name, st.Epoch)
 	t.event(trivet.ReasonResolved, "the operator continues the run that a recovery had frozen")
 	if t.run.Unfreeze(rules) {
 		f.setIntent(t, "cycle")

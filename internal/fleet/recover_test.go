@@ -87,7 +87,13 @@ func TestContinueAFrozenRun(t *testing.T) {
 	if in := m.get().Status.Intent; in == nil || in.Want != "cycle" || in.Boot != "network" {
 		t.Errorf("the intent is %+v", in)
 	}
-	r.AgentUp = func(string, int64) bool { return true }
+	r.AgentUp = func(string, int64) bool { return true } // as a head that has just started has it
+	unknown := r.newMachine(3)
+	r.do(unknown, "accept claim boot recover continue")
+	if in := unknown.get().Status.Intent; in == nil || in.Want != "cycle" {
+		t.Errorf("the intent of a machine whose agent this head never heard is %+v", in)
+	}
+	r.AgentHeard = r.AgentUp
 	idle := r.newMachine(2)
 	r.do(idle, "accept claim boot recover continue")
 	st := idle.get().Status

@@ -151,6 +151,14 @@ func (t *Tracker) Up(machine string, epoch int64) bool {
 	return t.Silence(machine, epoch) < t.timeout()
 }
 
+// Heard reports whether this head has heard the agent of this epoch.
+func (t *Tracker) Heard(machine string, epoch int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h, ok := t.last[machine]
+	return ok && h.epoch == epoch
+}
+
 // Progress returns how far the machine's running action was at the last heartbeat; nil where that is not known.
 func (t *Tracker) Progress(machine string) *trivet.Progress {
 	t.mu.Lock()

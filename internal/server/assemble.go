@@ -42,7 +42,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	s.fleet.Learnt = s.learnt.Book
 	s.metrics.MustRegister(state.NewCollector(tables), s.learnt, buildInfo(s.cfg.Version))
 	tracker := presence.New(s.clock, s.fleet.AgentTimeout)
-	s.fleet.AgentUp, s.fleet.AgentSilence = tracker.Up, tracker.Silence
+	s.fleet.AgentUp, s.fleet.AgentHeard, s.fleet.AgentSilence = tracker.Up, tracker.Heard, tracker.Silence
 	s.records = membership.NewRecords(tables, name)
 	s.heads = state.NewView(s.store, tables.Heads, addressesOf)
 	s.monitor = peer.NewMonitor(s.local.Client(), s.records.Others, s.cfg.Log)
