@@ -20,7 +20,7 @@ func (s *recoverySite) awaitBlessed(ctx context.Context) (problems []string) {
 	defer cancel()
 	for {
 		var report trivet.StatusReport
-		now := []string{}
+		var now []string
 		if err := s.operator.read(ctx, &report, "status"); err != nil {
 			now = []string{err.Error()}
 		} else if now = doesNotHold(&report); len(now) == 0 {
