@@ -241,8 +241,8 @@ func (wr *writer) matches(old trivet.Record, generation int64) error {
 	return nil
 }
 
-// patch changes labels, annotations and spec by a merge patch over the stored JSON, so that what neither writer nor head knows
-// stays.
+// patch changes labels, annotations and spec by a merge patch over the stored JSON, so that what neither writer nor head
+// knows stays.
 func (h *Handler) patch(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
 	wr, err := h.newWriter(w, r, c, info)
 	if err != nil {
@@ -261,7 +261,8 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, c *caller, info 
 	return respond(w, http.StatusOK, now)
 }
 
-// checkPatch allows changes of labels, annotations and spec only. Kind, project and name may be present, as many programs send them.
+// checkPatch allows changes of labels, annotations and spec only. Kind, project and name may be present, as many
+// programs send them.
 func checkPatch(patch []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(patch, &fields); err != nil {

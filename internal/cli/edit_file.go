@@ -44,7 +44,8 @@ func newEditFile(info trivet.KindInfo, name string, raw json.RawMessage, hidePro
 		return nil, err
 	}
 	f := &editFile{kind: info, path: filepath.Join(dir, name+".yaml"), body: string(text),
-		about: "Labels, annotations and spec of " + title(info, name) + " can be changed. Save the file, and leave the editor.\n" +
+		about: "Labels, annotations and spec of " + title(info, name) +
+			" can be changed. Save the file, and leave the editor.\n" +
 			"Without a change, nothing is written. These lines are ignored.\n"}
 	if info.Kind == "Secret" {
 		f.about += "The values are hidden; those that you leave as they are stay.\n"

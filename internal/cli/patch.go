@@ -76,7 +76,8 @@ func (a *app) readPatch(info trivet.KindInfo, text string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: write one patch, such as '{\"labels\": {\"rack\": \"r1\"}}'", trivet.ErrInvalid)
 	}
 	if _, ok := docs[0].value.(map[string]any); !ok {
-		return nil, docs[0].locate(&trivet.FieldError{Field: "patch", Problem: "must be an object with labels, annotations or spec"})
+		return nil, docs[0].locate(&trivet.FieldError{Field: "patch",
+			Problem: "must be an object with labels, annotations or spec"})
 	}
 	if err := apitypes.Check(docs[0].value, reflect.TypeOf(info.New())); err != nil {
 		return nil, docs[0].locate(err)

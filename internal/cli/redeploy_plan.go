@@ -98,12 +98,13 @@ func planTexts(plans []redeployPlan) string {
 // text says what becomes of the machine and its disks, and what differs from what is installed.
 func (p redeployPlan) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "provision/%s: machine %s is INSTALLED AGAIN, from template %s as it is now.\n", p.Provision, p.Machine,
-		p.Template)
+	fmt.Fprintf(&b, "provision/%s: machine %s is INSTALLED AGAIN, from template %s as it is now.\n", p.Provision,
+		p.Machine, p.Template)
 	if p.machine.Spec.BMC == nil {
 		b.WriteString("  It has no BMC: it goes on until you boot it from the network by hand.\n")
 	} else {
-		b.WriteString("  What runs on it is stopped: its BMC power-cycles it. Nothing serves the provision until that is done.\n")
+		b.WriteString("  What runs on it is stopped: its BMC power-cycles it. Nothing serves the provision until that is " +
+			"done.\n")
 	}
 	b.WriteString("  ALL DATA that the actions of its template overwrite is destroyed. Its disks:\n")
 	writeDisks(&b, p.machine.Status.Inventory)

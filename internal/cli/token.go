@@ -65,8 +65,8 @@ func (a *app) token() *cobra.Command {
 	return c
 }
 
-// loginText says how a token is used elsewhere, where this program verifies the cluster by pins: with certificates, what
-// else has to be given to the other person is not known.
+// loginText says how a token is used elsewhere, where this program verifies the cluster by pins: with certificates,
+// what else has to be given to the other person is not known.
 func (a *app) loginText(cl *client.Client) string {
 	cfg, err := client.Environment(a.context)
 	if err != nil || !strings.HasPrefix(cfg.Trust, "sha256:") {

@@ -15,8 +15,8 @@ import (
 )
 
 // A machine is installed again by another run of the provision that it serves. It keeps its provision and its address,
-// and its former system runs until its BMC has power-cycled it: until an agent was granted the run, the machine does not
-// become available without a proof that it is off (see workflow.RunsFormer).
+// and its former system runs until its BMC has power-cycled it: until an agent was granted the run, the machine does
+// not become available without a proof that it is off (see workflow.RunsFormer).
 
 // Redeployment is what installs a machine again.
 type Redeployment struct {
@@ -31,8 +31,8 @@ type Redeployment struct {
 }
 
 // Redeploy installs the machine of a provision again, for an operator, with the template and the images as they are
-// now. It is refused where no machine in service has the provision, where it could not be installed, and where something
-// of the plan that the operator has seen has changed since.
+// now. It is refused where no machine in service has the provision, where it could not be installed, and where
+// something of the plan that the operator has seen has changed since.
 func (f *Fleet) Redeploy(ctx context.Context, name string, req trivet.RedeployRequest, by string) error {
 	address, err := f.proposeFor(name)
 	if err != nil {

@@ -31,8 +31,8 @@ type Votes struct {
 }
 
 func (v Votes) String() string {
-	return fmt.Sprintf("%d of %s %s, and %d must", v.Respond, count(v.Voters, "voter"), has(v.Voters, "responds", "respond"),
-		v.Needed)
+	return fmt.Sprintf("%d of %s %s, and %d must", v.Respond, count(v.Voters, "voter"),
+		has(v.Voters, "responds", "respond"), v.Needed)
 }
 
 // Leaving returns what it means that a head is removed, or replaced by another one. It fails with ErrNotFound where the

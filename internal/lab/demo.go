@@ -111,11 +111,11 @@ func (d *Demo) validate() error {
 		return &trivet.FieldError{Field: "--machines",
 			Problem: fmt.Sprintf("is %d; scenario faults requires %d or more, so that each fault occurs", d.Machines,
 				grade.MinMachines)}
-	case d.Scenario == ScenarioRecovery && d.checkRecovery() != nil:
-		return d.checkRecovery()
 	case d.dirUsed():
 		return &trivet.FieldError{Field: "--dir",
 			Problem: fmt.Sprintf("%s contains an earlier demo; use an empty directory", d.Dir)}
+	case d.Scenario == ScenarioRecovery:
+		return d.checkRecovery()
 	}
 	return nil
 }
