@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/pkg/v3/featuregate"
@@ -106,11 +107,29 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.WaitLeader(ctx); err != nil {
+	if err := m.waitReadable(ctx, m.read); err != nil {
 		m.Close()
 		return nil, &trivet.Error{Op: "start member", Name: cfg.Name, Err: err}
 	}
 	return m, nil
+}
+
+// waitReadable waits for a leader, and until a read is answered: etcd names the leader of a new term before it ends the
+// reads of the former one, and a read that begins in between fails.
+func (m *Member) waitReadable(ctx context.Context, read func(context.Context) error) error {
+	for {
+		if err := m.WaitLeader(ctx); err != nil {
+			return err
+		}
+		if err := read(ctx); !errors.Is(err, rpctypes.ErrLeaderChanged) {
+			return err
+		}
+	}
+}
+
+func (m *Member) read(ctx context.Context) error {
+	_, err := m.client.Get(ctx, "/", clientv3.WithCountOnly())
+	return err
 }
 
 // Open runs the member as Start does, without waiting for a quorum. Reads of the local copy need none.
