@@ -30,10 +30,11 @@ var (
 const caNamePrefix = "Trivet cluster "
 
 // CA is the cluster's certificate authority (ECDSA P-256, which every TLS client accepts). It signs the certificates of
-// heads and nothing else.
+// heads, and the CA that replaces it, and nothing else.
 type CA struct {
 	Root
-	key crypto.Signer
+	key    crypto.Signer
+	former []*x509.Certificate // see successors.go
 }
 
 // Root is the certificates of the cluster's CAs, which authenticate its members: one, or two while the CA is replaced,
@@ -46,15 +47,18 @@ type Root struct {
 // PEM returns the certificates in PEM. They are public.
 func (r *Root) PEM() []byte { return r.pem }
 
-// Trust returns the pins of the certificates, separated by commas: each "sha256:" and the hex SHA-256 of the DER. They
-// are public, but must be sent to machines and people over a trusted channel.
-func (r *Root) Trust() string {
+// Pins returns the pins of the certificates: each "sha256:" and the hex SHA-256 of the DER. The first signs.
+func (r *Root) Pins() []string {
 	var pins []string
 	for _, cert := range r.certs {
 		pins = append(pins, pinOf(cert))
 	}
-	return strings.Join(pins, ",")
+	return pins
 }
+
+// Trust returns the pins for clients: sorted, and separated by commas. They are public, but must be sent to machines
+// and people over a trusted channel.
+func (r *Root) Trust() string { return strings.Join(slices.Sorted(slices.Values(r.Pins())), ",") }
 
 // Matches reports whether one of the certificates has one of the pins, separated by commas.
 func (r *Root) Matches(trust string) bool {
@@ -62,12 +66,18 @@ func (r *Root) Matches(trust string) bool {
 	return slices.ContainsFunc(r.certs, func(c *x509.Certificate) bool { return slices.Contains(pins, pinOf(c)) })
 }
 
+// SignedByFirst reports whether the first of the CAs has signed a certificate.
+func (r *Root) SignedByFirst(cert *x509.Certificate) bool {
+	return cert.CheckSignatureFrom(r.certs[0]) == nil
+}
+
 // Cluster returns the ID of the cluster.
 func (r *Root) Cluster() string {
 	return strings.TrimPrefix(r.certs[0].Subject.CommonName, caNamePrefix)
 }
 
-// maxCAs bounds the CAs of a cluster.
+// maxCAs bounds the CAs of a cluster that are valid at once. A directory may have one more key, while one is replaced
+// that was never used.
 const maxCAs = 2
 
 // ParseRoot parses the certificates of a cluster's CAs, in PEM.
@@ -81,7 +91,7 @@ func ParseRoot(certPEM []byte) (*Root, error) {
 			return nil, err
 		}
 		r.certs = append(r.certs, cert)
-		r.pem = append(r.pem, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})...)
+		r.pem = append(r.pem, encodeCert(cert.Raw)...)
 		if len(r.certs) > maxCAs || cert.Subject.CommonName != r.certs[0].Subject.CommonName {
 			return nil, fmt.Errorf("%w: more than %d CAs, or CAs of several clusters", trivet.ErrInvalid, maxCAs)
 		}
@@ -112,8 +122,11 @@ func newCA(cluster string) (certPEM, keyPEM []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
+	return encodeCert(der), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
+}
+
+func encodeCert(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 func caTemplate(name string) *x509.Certificate {
@@ -129,24 +142,46 @@ func caTemplate(name string) *x509.Certificate {
 	}
 }
 
-func parseCA(certPEM, keyPEM []byte) (*CA, error) {
+// parseCA parses the CAs, the keys of one or more of them, of which the first must be one, and their predecessors.
+func parseCA(certPEM, keyPEM, formerPEM []byte) (*CA, error) {
 	root, err := ParseRoot(certPEM)
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(keyPEM)
-	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, fmt.Errorf("%w: %s contains no private key in PEM", trivet.ErrInvalid, fileCAKey)
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	former, err := parseFormer(formerPEM)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", trivet.ErrInvalid, fileCAKey, err)
+		return nil, fmt.Errorf("%s: %w", fileFormerCAs, err)
 	}
-	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok || !key.PublicKey.Equal(root.certs[0].PublicKey) {
-		return nil, fmt.Errorf("%w: %s is not the key of the first CA in %s", trivet.ErrInvalid, fileCAKey, fileCACert)
+	keys, err := parseCAKeys(keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", fileCAKey, err)
 	}
-	return &CA{Root: *root, key: key}, nil
+	for _, key := range keys {
+		if key.PublicKey.Equal(root.certs[0].PublicKey) {
+			return &CA{Root: *root, key: key, former: former}, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %s has not the key of the first CA in %s", trivet.ErrInvalid, fileCAKey, fileCACert)
+}
+
+// parseCAKeys parses the keys of CAs.
+func parseCAKeys(text []byte) (keys []*ecdsa.PrivateKey, err error) {
+	for len(keys) == 0 || len(bytes.TrimSpace(text)) > 0 {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil || block.Type != "PRIVATE KEY" {
+			return nil, fmt.Errorf("%w: no private key in PEM", trivet.ErrInvalid)
+		}
+		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+		}
+		key, ok := parsed.(*ecdsa.PrivateKey)
+		if !ok || len(keys) == maxCAs+1 {
+			return nil, fmt.Errorf("%w: a key that is not ECDSA, or more than %d", trivet.ErrInvalid, maxCAs+1)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
 }
 
 // parseCACert parses a certificate, which must be a CA's.

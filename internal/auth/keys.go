@@ -16,24 +16,29 @@ import (
 	"github.com/trivet-project/trivet/internal/keyring"
 )
 
-// The files of a key directory. All but the CA's certificate are secret: mode 0600 in a directory of mode 0700.
+// The files of a key directory. All but the CAs' certificates are secret: mode 0600 in a directory of mode 0700.
 const (
-	fileCACert = "ca.pem"
-	fileCAKey  = "ca-key.pem"
-	fileBootCA = "boot-ca.pem" // certificate and key
-	fileBoot   = "boot.keys"   // keyrings, see internal/keyring
-	fileSeal   = "seal.keys"   // of secrets
-	fileStore  = "store.keys"  // of the values of the store
+	fileCACert    = "ca.pem"
+	fileCAKey     = "ca-key.pem"
+	fileFormerCAs = "ca-former.pem" // see successors.go; not there before the CA was rotated
+	fileBootCA    = "boot-ca.pem"   // certificate and key
+	fileBoot      = "boot.keys"     // keyrings, see internal/keyring
+	fileSeal      = "seal.keys"     // of secrets
+	fileStore     = "store.keys"    // of the values of the store
 )
 
-var keyFiles = []string{fileCACert, fileCAKey, fileBootCA, fileBoot, fileSeal, fileStore}
+var keyFiles = []string{fileCACert, fileCAKey, fileFormerCAs, fileBootCA, fileBoot, fileSeal, fileStore}
+
+// public reports whether a file of a key directory is not secret.
+func public(name string) bool { return name == fileCACert || name == fileFormerCAs }
 
 // maxKeyFile bounds each file of a key directory, in bytes.
 const maxKeyFile = 64 << 10
 
-// Keys is the keys of a full head. It is safe for concurrent use. Only the keys of the store's values change.
+// Keys is the keys of a full head. It is safe for concurrent use. Only the keys of the store's values change; CAs change
+// in the directory, for the next start.
 type Keys struct {
-	CA     *CA
+	CA     *CA // of the start
 	BootCA *BootCA
 	Sealer *Sealer
 	boot   keyring.Ring
@@ -42,7 +47,7 @@ type Keys struct {
 
 	mu     sync.Mutex
 	store  keyring.Ring // guarded by mu
-	bundle Bundle       // guarded by mu
+	bundle Bundle       // guarded by mu; the directory as it is
 }
 
 // Bundle is the contents of a key directory by file name, for a joining full head or a backup. All of it is secret.
@@ -89,7 +94,10 @@ func ParseBundle(b Bundle) (*Keys, error) { return parseKeys(b) }
 func Load(dir string) (*Keys, error) {
 	b := Bundle{}
 	for _, name := range keyFiles {
-		data, err := readKeyFile(filepath.Join(dir, name), name != fileCACert)
+		data, err := readKeyFile(filepath.Join(dir, name), !public(name))
+		if errors.Is(err, fs.ErrNotExist) && name == fileFormerCAs {
+			continue
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("load keys: %w: %w", trivet.ErrNotFound, err)
 		}
@@ -131,22 +139,34 @@ func (k *Keys) ChangeStore(dir string, change func(keyring.Ring) (keyring.Ring, 
 	if _, err := keyring.Parse(text); err != nil { // the next start must be able to read it
 		return fmt.Errorf("%s: %w", fileStore, err)
 	}
-	if err := replaceFile(dir, fileStore, text); err != nil {
-		return &trivet.Error{Op: "write", Name: filepath.Join(dir, fileStore),
-			Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
+	if err := k.replaceFile(dir, fileStore, text); err != nil {
+		return err
 	}
-	k.store, k.bundle[fileStore] = ring, text
+	k.store = ring
 	k.values.Use(ring)
 	return nil
 }
 
-// replaceFile replaces a secret file in a directory: after a crash there is the old one or the new one.
-func replaceFile(dir, name string, text []byte) error {
-	err := renameio.WriteFile(filepath.Join(dir, name), text, 0o600, renameio.IgnoreUmask())
+// replaceFile replaces a file in the directory, and its copy in the bundle: after a crash there is the old one or the
+// new one.
+func (k *Keys) replaceFile(dir, name string, text []byte) error {
+	err := renameio.WriteFile(filepath.Join(dir, name), text, modeOf(name), renameio.IgnoreUmask())
 	if err == nil {
 		err = syncDir(dir)
 	}
-	return err
+	if err != nil {
+		return &trivet.Error{Op: "write", Name: filepath.Join(dir, name),
+			Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
+	}
+	k.bundle[name] = text
+	return nil
+}
+
+func modeOf(name string) fs.FileMode {
+	if public(name) {
+		return 0o644
+	}
+	return 0o600
 }
 
 // Bundle returns a copy of the keys for another full head or a backup.
@@ -161,7 +181,7 @@ func (k *Keys) Bundle() Bundle {
 }
 
 func parseKeys(b Bundle) (*Keys, error) {
-	ca, err := parseCA(b[fileCACert], b[fileCAKey])
+	ca, err := parseCA(b[fileCACert], b[fileCAKey], b[fileFormerCAs])
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +197,9 @@ func parseKeys(b Bundle) (*Keys, error) {
 	}
 	k.Sealer, k.values = NewSealer(k.seal), keyring.NewCipher(k.store)
 	for _, name := range keyFiles {
-		k.bundle[name] = bytes.Clone(b[name])
+		if data, ok := b[name]; ok {
+			k.bundle[name] = bytes.Clone(data)
+		}
 	}
 	return k, nil
 }
@@ -209,11 +231,7 @@ func writeDir(dir string, files Bundle) error {
 	}
 	defer os.RemoveAll(tmp)
 	for name, data := range files {
-		mode := fs.FileMode(0o600)
-		if name == fileCACert {
-			mode = 0o644
-		}
-		if err := renameio.WriteFile(filepath.Join(tmp, name), data, mode, renameio.IgnoreUmask()); err != nil {
+		if err := renameio.WriteFile(filepath.Join(tmp, name), data, modeOf(name), renameio.IgnoreUmask()); err != nil {
 			return err
 		}
 	}

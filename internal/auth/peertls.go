@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
+	"slices"
 
 	"github.com/trivet-project/trivet"
 )
@@ -21,6 +22,12 @@ func (r *Root) PeerTLS(own CertFunc) *tls.Config {
 		MinVersion: tls.VersionTLS12, RootCAs: r.pool(), NextProtos: []string{"h2", "http/1.1"},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own() },
 	}
+}
+
+// IsWitness reports whether the server of a connection by PeerTLS is a witness.
+func IsWitness(cs *tls.ConnectionState) bool {
+	return len(cs.PeerCertificates) == 0 ||
+		slices.Contains(cs.PeerCertificates[0].Subject.OrganizationalUnit, string(PeerWitness))
 }
 
 // SelfSigned returns a self-signed server certificate for a member's key. It lets other members verify that they

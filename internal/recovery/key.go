@@ -130,13 +130,14 @@ func (k *Key) opens(cluster, recipient string) error {
 	return nil
 }
 
-// trusts returns an error if the keys in a backup are not those of the cluster that the key was created for.
-func (k *Key) trusts(root *auth.Root) error {
-	if len(k.trust) == 0 || slices.ContainsFunc(k.trust, root.Matches) {
+// trusts returns an error if the keys in a backup are not those of the cluster that the key was created for: their CA is
+// another one, and does not follow one that the key names.
+func (k *Key) trusts(ca *auth.CA) error {
+	if len(k.trust) == 0 || slices.ContainsFunc(k.trust, ca.Follows) {
 		return nil
 	}
 	return &trivet.Error{Op: "open the backup",
-		Err: fmt.Errorf("%w: its CA is %s, and the recovery key names %s", trivet.ErrInvalid, root.Trust(),
+		Err: fmt.Errorf("%w: its CA is %s, and the recovery key names %s", trivet.ErrInvalid, ca.Trust(),
 			strings.Join(k.trust, " ")),
 		Hint: "another party has made it: do not restore it; use another backup"}
 }

@@ -124,7 +124,7 @@ func openKeys(f *archive.File, key *Key) (keys *auth.Keys, head HeadConfig, err 
 	if keys.CA.Cluster() != f.Cluster {
 		return nil, head, fmt.Errorf("%w: its keys are of another cluster", archive.ErrDamaged)
 	}
-	return keys, kept.Head, key.trusts(&keys.CA.Root)
+	return keys, kept.Head, key.trusts(keys.CA)
 }
 
 // restored calls do with the store of a backup, which is restored in a temporary directory until do has returned.

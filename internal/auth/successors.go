@@ -1,0 +1,87 @@
+package auth
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// A CA that is replaced signs a certificate of its successor (a cross-certificate, RFC 5280 section 3.2). Both are kept
+// in ca-former.pem, so that what names a former CA and cannot be changed, which is a recovery key on paper, also accepts
+// the CAs that followed it. Connections are never verified by them.
+
+// maxFormer bounds the certificates in ca-former.pem: two for each rotation. The oldest are dropped.
+const maxFormer = 32
+
+// parseFormer parses the certificates of former CAs and those of their successors.
+func parseFormer(text []byte) (certs []*x509.Certificate, err error) {
+	for len(bytes.TrimSpace(text)) > 0 {
+		var block *pem.Block
+		block, text = pem.Decode(text)
+		cert, err := parseCACert(block)
+		if err != nil {
+			return nil, err
+		}
+		if certs = append(certs, cert); len(certs) > maxFormer {
+			return nil, fmt.Errorf("%w: more than %d certificates", trivet.ErrInvalid, maxFormer)
+		}
+	}
+	return certs, nil
+}
+
+// successor returns the certificate by which a CA signs its successor, in DER.
+func (c *CA) successor(next *x509.Certificate) ([]byte, error) {
+	der, err := x509.CreateCertificate(rand.Reader, caTemplate(next.Subject.CommonName), c.certs[0], next.PublicKey, c.key)
+	if err != nil {
+		return nil, fmt.Errorf("sign the certificate of the next CA: %w", err)
+	}
+	return der, nil
+}
+
+// Follows reports whether the CA has one of these pins, separated by commas, or follows a CA that has: each CA since
+// then was signed by the one before.
+func (c *CA) Follows(trust string) bool {
+	if c.Matches(trust) {
+		return true
+	}
+	pins := strings.Split(trust, ",")
+	reached := map[*x509.Certificate]bool{} // the former CAs that lead to this one
+	for cert := c.certs[0]; cert != nil; {
+		cert = c.predecessor(cert)
+		if cert == nil || reached[cert] {
+			return false
+		}
+		reached[cert] = true
+		if slices.Contains(pins, pinOf(cert)) {
+			return true
+		}
+	}
+	return false
+}
+
+// predecessor returns the former CA that signed the key of a CA as its successor; nil: none.
+func (c *CA) predecessor(of *x509.Certificate) *x509.Certificate {
+	key, ok := of.PublicKey.(*ecdsa.PublicKey)
+	if !ok {
+		return nil
+	}
+	for _, link := range c.former {
+		if !key.Equal(link.PublicKey) {
+			continue
+		}
+		for _, former := range c.former {
+			self := former.CheckSignatureFrom(former) == nil // and not its certificate as a successor
+			if self && !key.Equal(former.PublicKey) && link.CheckSignatureFrom(former) == nil {
+				return former
+			}
+		}
+	}
+	return nil
+}
