@@ -34,6 +34,8 @@ const (
 	HeaderRevision = "Trivet-Revision"
 	// HeaderHeads of a response lists the API URLs of all heads, separated by commas.
 	HeaderHeads = "Trivet-Heads"
+	// HeaderTrust of a response has the pins of the cluster's CAs, separated by commas.
+	HeaderTrust = "Trivet-Trust"
 	// HeaderStale is "true" in a response to a read where the head could not confirm by a quorum that its copy is
 	// current: it may lack what was acknowledged. A response without it has all that was acknowledged two seconds before
 	// it.

@@ -84,6 +84,7 @@ func (a *AgentAPI) call(ctx context.Context, cl call, what any, machine string) 
 	a.machine.Store(g.Machine)
 	a.interval.Store(int64(g.Interval))
 	a.c.Learn(g.Heads)
+	a.c.Follow(g.Trust)
 	return g, nil
 }
 

@@ -45,6 +45,9 @@ type Config struct {
 	// Trust is the pins of the cluster's CAs ("sha256:...", separated by commas) or CAs' certificates in PEM. See
 	// client.TLSConfig.
 	Trust string
+	// OnTrust is called, one call at a time, with the new pins when a response says that the cluster's CAs were changed,
+	// so that a program can store them. The client uses them from then on. Optional.
+	OnTrust func(trust string)
 	// Token is the account's API token; agents have none.
 	Token string
 	// RetryTimeout bounds how long a call is retried; 0 means DefaultRetryTimeout, below 0 each head is tried once.
@@ -72,6 +75,8 @@ type Client struct {
 	agent        string
 	retryTimeout time.Duration
 	failFast     bool
+
+	pinned *pinned // nil: the trust is certificates in PEM
 }
 
 // New returns a client. It does not connect.
@@ -83,13 +88,17 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Trust == "" {
 		return nil, fmt.Errorf("client: %w: no pin or certificate of the cluster's CA", trivet.ErrInvalid)
 	}
-	tlsConfig, err := TLSConfig(cfg.Trust)
+	tlsConfig, pins, err := newTLS(cfg.Trust)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{
-		heads: newHeads(urls, newProbe(tlsConfig)), session: &session{},
+		pinned: pins,
+		heads:  newHeads(urls, newProbe(tlsConfig)), session: &session{},
 		token: cfg.Token, agent: cfg.UserAgent, retryTimeout: cfg.RetryTimeout, failFast: cfg.FailFast,
+	}
+	if pins != nil {
+		pins.onChange = cfg.OnTrust
 	}
 	c.session.fresh.Store(cfg.Fresh)
 	c.http, c.agents = newHTTP(newTransport(tlsConfig)), newHTTP(newAgentTransport(tlsConfig))

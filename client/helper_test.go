@@ -22,6 +22,7 @@ type cluster struct {
 	t     *testing.T
 	keys  *auth.Keys
 	now   func() time.Time               // the heads' clock
+	names []string                       // in the heads' certificates
 	conns func(net.Conn, http.ConnState) // called for the heads' connections; may be nil
 }
 
@@ -51,7 +52,7 @@ func (c *cluster) headAt(addr string, h http.HandlerFunc) server {
 	}
 	s := &http.Server{
 		Handler:   h,
-		TLSConfig: c.keys.CA.ServerCert(func() []string { return nil }, c.now).TLS(),
+		TLSConfig: c.keys.CA.ServerCert(func() []string { return c.names }, c.now).TLS(),
 		ErrorLog:  log.New(io.Discard, "", 0),
 		ConnState: c.conns,
 	}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -29,28 +31,63 @@ import (
 //
 // In both cases, a witness's certificate is refused, whatever names it has.
 func TLSConfig(trust string) (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	cfg, _, err := newTLS(trust)
+	return cfg, err
+}
+
+// newTLS is TLSConfig, and returns the pins, which may be changed, if trust is pins.
+func newTLS(trust string) (*tls.Config, *pinned, error) {
 	if strings.HasPrefix(trust, "sha256:") {
-		pins := strings.Split(trust, ",")
-		for _, pin := range pins {
-			if err := ValidatePin(pin); err != nil {
-				return nil, err
-			}
+		pins, err := parsePins(trust)
+		if err != nil {
+			return nil, nil, err
 		}
-		cfg.InsecureSkipVerify = true // VerifyConnection verifies instead, also for resumed sessions
-		cfg.VerifyConnection = func(cs tls.ConnectionState) error { return verifyPinned(cs.PeerCertificates, pins) }
-		return cfg, nil
+		p := &pinned{trust: trust}
+		p.pins.Store(&pins)
+		return p.tls(), p, nil
 	}
 	cas, err := parseCAs(trust)
 	if err != nil {
-		return nil, fmt.Errorf("trust of the cluster: neither pins (sha256:...) nor a CA: %w", err)
+		return nil, nil, fmt.Errorf("trust of the cluster: neither pins (sha256:...) nor a CA: %w", err)
 	}
-	cfg.RootCAs = x509.NewCertPool()
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, RootCAs: x509.NewCertPool()}
 	for _, ca := range cas {
 		cfg.RootCAs.AddCert(ca)
 	}
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error { return noWitness(cs.PeerCertificates[0]) }
-	return cfg, nil
+	return cfg, nil, nil
+}
+
+// pinned is the pins of the cluster's CAs, which change when the CA is replaced.
+type pinned struct {
+	pins atomic.Pointer[[]string]
+
+	mu       sync.Mutex
+	trust    string       // guarded by mu; the pins as text
+	onChange func(string) // called with mu held
+}
+
+// tls returns a configuration by which new connections are verified by the pins of that time.
+func (p *pinned) tls() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		InsecureSkipVerify: true, // VerifyConnection verifies instead, also for resumed sessions
+		VerifyConnection:   func(cs tls.ConnectionState) error { return verifyPinned(cs.PeerCertificates, *p.pins.Load()) }}
+}
+
+// maxPins bounds the pins that are accepted, from a head as well.
+const maxPins = 8
+
+func parsePins(trust string) ([]string, error) {
+	pins := strings.Split(trust, ",")
+	if len(pins) > maxPins {
+		return nil, fmt.Errorf("trust of the cluster: %w: %d pins; at most %d", trivet.ErrInvalid, len(pins), maxPins)
+	}
+	for _, pin := range pins {
+		if err := ValidatePin(pin); err != nil {
+			return nil, err
+		}
+	}
+	return pins, nil
 }
 
 // ValidatePin returns an error if pin is not "sha256:" and 64 lower-case hex digits.
@@ -82,8 +119,9 @@ func verifyPinned(chain []*x509.Certificate, pins []string) error {
 		}
 		return noWitness(chain[0])
 	}
-	return fmt.Errorf("%w: the server does not belong to the cluster of %s (wrong address, another cluster, or a "+
-		"balancer that terminates TLS: then use its CA in PEM)", trivet.ErrUnauthenticated, strings.Join(pins, ","))
+	return fmt.Errorf("%w: the server does not belong to the cluster of %s (wrong address; another cluster; a "+
+		"balancer that terminates TLS: then use its CA in PEM; or the cluster's CA was replaced: then run trivet login "+
+		"with the new pin)", trivet.ErrUnauthenticated, strings.Join(pins, ","))
 }
 
 // noWitness returns an error for the certificate of a witness, which serves raft only.

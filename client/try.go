@@ -116,6 +116,7 @@ func (c *Client) request(ctx context.Context, head string, cl call) (*http.Respo
 	}
 	c.session.learn(resp, seen)
 	c.heads.learn(resp.Header.Get(trivet.HeaderHeads))
+	c.Follow(resp.Header.Get(trivet.HeaderTrust))
 	return resp, nil
 }
 

@@ -84,13 +84,14 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*in
 
 // agentClient returns a client of the heads that signs requests with the agent's key.
 func agentClient(
-	known, urls []string, trust string, key ed25519.PrivateKey, clock *installer.Clock,
+	known installer.Heads, urls []string, trust string, key ed25519.PrivateKey, clock *installer.Clock,
 ) (*client.AgentAPI, error) {
 	c, err := client.New(client.Config{Endpoints: urls, Trust: trust, UserAgent: "trivet-agent/" + version})
 	if err != nil {
 		return nil, err
 	}
-	c.Learn(known)
+	c.Learn(known.URLs)
+	c.Follow(known.Trust)
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}

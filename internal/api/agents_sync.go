@@ -130,6 +130,7 @@ func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
 		Interval: workflow.HeartbeatInterval(trivet.Duration(h.Fleet.AgentTimeout())),
 	}
 	g.Heads, g.Blobs = h.Fleet.HeadURLs(m)
+	g.Trust = h.trust
 	if epoch == m.Status.Epoch {
 		return g
 	}

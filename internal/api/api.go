@@ -68,6 +68,7 @@ type Handler struct {
 	mux      *http.ServeMux
 	doc      *huma.OpenAPI
 	docJSON  []byte
+	trust    string // pins of the CAs, as clients and agents get them
 	metrics  *metrics
 	refusals refusals
 	audits   auditLimit
@@ -106,6 +107,9 @@ func New(cfg Config) (*Handler, error) {
 	}
 	h.stopping, h.stop = context.WithCancel(context.Background())
 	h.drain = h.stopping.Done()
+	if cfg.Keys != nil {
+		h.trust = cfg.Keys.CA.Trust()
+	}
 	h.admission = h.admissions()
 	if h.Now == nil {
 		h.Now = time.Now

@@ -44,6 +44,8 @@ func responseHeaders() map[string]*huma.Header {
 		trivet.HeaderStale: text("\"true\" in a response to a read where the head could not confirm by a quorum that " +
 			"its copy is current. A response without it has all that was acknowledged two seconds before it."),
 		trivet.HeaderHeads: text("The API URLs of all heads, separated by commas."),
+		trivet.HeaderTrust: text("The pins of the cluster's CAs, separated by commas: sha256:, and the SHA-256 of each " +
+			"certificate."),
 	}
 }
 
@@ -51,7 +53,7 @@ func responseHeaders() map[string]*huma.Header {
 func documentHeaders(op *huma.Operation, ok *huma.Response) {
 	op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/" + trivet.HeaderRevision})
 	ok.Headers = map[string]*huma.Header{}
-	for _, name := range []string{trivet.HeaderRevision, trivet.HeaderStale, trivet.HeaderHeads} {
+	for _, name := range []string{trivet.HeaderRevision, trivet.HeaderStale, trivet.HeaderHeads, trivet.HeaderTrust} {
 		if name != trivet.HeaderStale || op.Method == http.MethodGet {
 			ok.Headers[name] = &huma.Header{Ref: "#/components/headers/" + name}
 		}

@@ -162,9 +162,10 @@ func (h *Handler) asUnknown(r *http.Request, do func() error) error {
 	return do()
 }
 
-// setHeads adds the URLs of all heads to the response for an authenticated caller.
+// setHeads adds the URLs of all heads and the pins of the CAs to the response for an authenticated caller.
 func (h *Handler) setHeads(w http.ResponseWriter) {
 	if urls, _ := h.Fleet.HeadURLs(nil); len(urls) > 0 {
 		w.Header().Set(trivet.HeaderHeads, strings.Join(urls, ","))
 	}
+	w.Header().Set(trivet.HeaderTrust, h.trust)
 }

@@ -208,6 +208,15 @@ func (a *app) connect() (*client.Client, error) {
 		return nil, err
 	}
 	cfg.UserAgent, cfg.FailFast, cfg.Fresh = "trivet/"+a.Version, true, true
+	former := cfg.Trust
+	cfg.OnTrust = func(trust string) {
+		if err := client.SaveTrust(a.context, former, trust); err != nil {
+			fmt.Fprintln(a.Err, "trivet: warning: the cluster's CA is being replaced, and the config file cannot be changed:",
+				err)
+			return
+		}
+		former = trust
+	}
 	a.client, err = client.New(cfg)
 	return a.client, err
 }

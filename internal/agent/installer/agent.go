@@ -83,7 +83,7 @@ type agent struct {
 	interval time.Duration // between syncs while a run is in progress
 	pause    backoff
 	refused  int
-	heads    []string // as saved for the next process
+	heads    Heads // as saved for the next process
 
 	contacted sync.Once // done when a head has answered
 

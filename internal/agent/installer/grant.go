@@ -74,8 +74,9 @@ func (a *agent) learn(g trivet.Grant) {
 		a.blobs = slices.Clone(g.Blobs)
 		a.mu.Unlock()
 	}
-	if len(g.Heads) > 0 && !slices.Equal(g.Heads, a.heads) {
-		a.heads = slices.Clone(g.Heads)
+	if h := (Heads{slices.Clone(g.Heads), g.Trust}); len(h.URLs) > 0 &&
+		(!slices.Equal(h.URLs, a.heads.URLs) || h.Trust != a.heads.Trust) {
+		a.heads = h
 		a.saveHeads()
 	}
 }

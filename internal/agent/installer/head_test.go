@@ -25,6 +25,7 @@ type head struct {
 	down     error         // while set, no head answers
 	stale    *trivet.Grant // while set, the answer to a sync, of a stale head
 	heads    []string
+	trust    string
 	reports  []string // accepted reports, "seq action/attempt state"
 	last     []trivet.Report
 	syncs    []trivet.Sync
@@ -55,7 +56,7 @@ func (h *head) change(f func()) {
 func (h *head) grant() trivet.Grant {
 	g := trivet.Grant{Machine: "m", Epoch: h.epoch, Acked: h.acked, Interval: h.interval,
 		Blobs: []string{"http://head/blobs"}, Order: h.order, Paused: h.paused,
-		Heads: h.heads}
+		Heads: h.heads, Trust: h.trust}
 	h.order = ""
 	return g
 }

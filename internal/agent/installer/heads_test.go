@@ -92,18 +92,18 @@ func TestAnAgentOfAnotherHistoryReboots(t *testing.T) {
 // The next process of a boot uses the heads that the last one received. An answer without heads changes nothing.
 func TestTheHeadsAreSaved(t *testing.T) {
 	dir := t.TempDir()
-	if got := LoadHeads(dir); got != nil {
+	if got := LoadHeads(dir); got.URLs != nil {
 		t.Errorf("without a saved state: %v", got)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a"), act("b"), reboot), &doer{}
 		heads := []string{"https://10.0.0.1:7480", "https://10.0.0.2:7480"}
-		h.heads = heads[:1]
+		h.heads, h.trust = heads[:1], "sha256:1"
 		answer := func(urls []string) func(context.Context, *action.Attempt) error {
 			return func(context.Context, *action.Attempt) error {
 				h.change(func() { h.heads = urls })
 				time.Sleep(time.Minute)
-				if got := LoadHeads(dir); !slices.Equal(got, heads) {
+				if got := LoadHeads(dir); !slices.Equal(got.URLs, heads) || got.Trust != h.trust {
 					t.Errorf("received %v, saved %v", urls, got)
 				}
 				return nil

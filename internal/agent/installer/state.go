@@ -50,14 +50,20 @@ func LoadKey(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// LoadHeads returns the API URLs of the heads that the previous agent of this boot received, if any. The [Client] uses
-// them besides those of the kernel's command line, since heads join and leave while a machine runs.
-func LoadHeads(dir string) (urls []string) {
+// Heads is what an agent knows of the heads: their API URLs, and the pins of their CAs.
+type Heads struct {
+	URLs  []string `json:"urls,omitempty"`
+	Trust string   `json:"trust,omitempty"`
+}
+
+// LoadHeads returns what the previous agent of this boot received, if any. The [Client] uses it besides the kernel's
+// command line, since heads join and leave, and their CA may be replaced, while a machine runs.
+func LoadHeads(dir string) (h Heads) {
 	b, err := os.ReadFile(filepath.Join(dir, headsFile))
-	if err != nil || json.Unmarshal(b, &urls) != nil {
-		return nil // the first answer contains them
+	if err != nil || json.Unmarshal(b, &h) != nil {
+		return Heads{} // the first answer contains them
 	}
-	return urls
+	return h
 }
 
 func (a *agent) saveHeads() {
