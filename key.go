@@ -1,27 +1,53 @@
 package trivet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// Key is a set of secret keys of the cluster that can be rotated. Its record has their IDs, and never a key. There is
-// one, named "store": what the values of the store are encrypted with.
+// Key is a set of secret keys of the cluster that can be rotated. Its record has their IDs, and never a key. There are
+// two: "store", what the values of the store are encrypted with, and "ca", the CA that signs the certificates of heads.
 type Key struct {
 	Meta
 	Spec   KeySpec   `json:"spec"`
 	Status KeyStatus `json:"status,omitzero"`
 }
 
-// StoreKey is the name of the record of the keys of the store.
-const StoreKey = "store"
+// The names of the records of keys.
+const (
+	StoreKey = "store"
+	CAKey    = "ca"
+)
+
+// KeyNames returns the names of the records of keys.
+func KeyNames() []string { return []string{StoreKey, CAKey} }
 
 // KeySpec is what operators requested.
 type KeySpec struct {
 	// Rotations counts the rotations that were requested.
 	Rotations int64 `json:"rotations,omitempty"`
+	// Grace is how long both CAs are trusted before the new one signs, so that clients follow. Only the CA
+	// has it.
+	Grace Duration `json:"grace,omitempty"`
 }
+
+// RotateRequest is the body of a request to rotate a key. It may be left out.
+type RotateRequest struct {
+	// Grace is [KeySpec.Grace] of a CA; nil: the default.
+	Grace *Duration `json:"grace,omitempty"`
+}
+
+// The default of [KeySpec.Grace], and its bounds.
+const (
+	MinGrace     = Duration(time.Second)
+	DefaultGrace = Duration(10 * time.Minute)
+	MaxGrace     = Duration(24 * time.Hour)
+)
 
 // KeyStatus is the keys, and the progress of a rotation.
 type KeyStatus struct {
-	// Active is the ID of the key in use, 8 hex digits; empty: it was never rotated.
+	// Active is the ID of the key in use; empty: it was never rotated. The ID of a key of the store has 8 hex digits,
+	// and that of a CA is its pin.
 	Active string `json:"active,omitempty"`
 	// Next is the ID of the key that replaces it, until it does.
 	Next string `json:"next,omitempty"`
@@ -33,6 +59,8 @@ type KeyStatus struct {
 	Reason string `json:"reason,omitempty"`
 	// Rotations counts the rotations that are complete.
 	Rotations int64 `json:"rotations,omitempty"`
+	// Until is how long clients have at least to follow to a new CA, before it signs.
+	Until time.Time `json:"until,omitzero"`
 	// Started is when the rotation started.
 	Started time.Time `json:"started,omitzero"`
 	// Rotated is when the last rotation was complete.
@@ -50,9 +78,11 @@ type KeyPhase string
 
 // The phases, in their order.
 const (
-	KeyDistributing KeyPhase = "distributing" // all full heads get the new key, and nothing uses it yet
-	KeyResealing    KeyPhase = "resealing"    // it is in use; what is encrypted with the old one is encrypted again
-	KeyDropping     KeyPhase = "dropping"     // nothing is encrypted with the old one; all heads drop it
+	KeyDistributing KeyPhase = "distributing" // all heads get the new key, and nothing uses it yet
+	KeyFollowing    KeyPhase = "following"    // of the CA: all heads trust both, and clients learn that
+	KeyResealing    KeyPhase = "resealing"    // of the store: what is encrypted with the old one is encrypted again
+	KeySigning      KeyPhase = "signing"      // of the CA: the new one signs the certificates of all heads
+	KeyDropping     KeyPhase = "dropping"     // nothing needs the old one; all heads drop it
 )
 
 // Rotating reports whether a requested rotation is not complete.
@@ -61,8 +91,14 @@ func (k *Key) Rotating() bool { return k.Spec.Rotations > k.Status.Rotations }
 // Validate checks a key's record by itself.
 func (k *Key) Validate() error {
 	var p problems
-	if k.Name != StoreKey {
-		p.add("name", "is %q; the only keys with a record are %q", k.Name, StoreKey)
+	if !slices.Contains(KeyNames(), k.Name) {
+		p.add("name", "is %q; the only keys with a record are %q and %q", k.Name, StoreKey, CAKey)
+	}
+	switch g := k.Spec.Grace; {
+	case k.Name == CAKey && (g < MinGrace || g > MaxGrace):
+		p.add("spec.grace", "is %s; must be from %s to %s", g, MinGrace, MaxGrace)
+	case k.Name != CAKey && g != 0:
+		p.add("spec.grace", "is for the key %q only", CAKey)
 	}
 	return p.err()
 }

@@ -68,7 +68,8 @@ var mayScan = map[string]string{
 // fewRecords are the callers that read kinds of which a site has few: heads and networks.
 var fewRecords = map[string]string{
 	"internal/api.Handler.scrapeTargets: internal/store.Table.AllShared":          heads,
-	"internal/controller/keys.Controller.next: internal/store.Table.AllShared":    heads,
+	"internal/controller/keys.rotation.members: internal/store.Table.AllShared":   heads,
+	"internal/membership.Server.cas: internal/store.Table.AllShared":              heads,
 	"internal/health.Source.networks: internal/store.Table.AllShared":             "when status is requested; heads and networks",
 	"internal/health.Source.probes: internal/store.Table.AllShared":               "as above",
 	"internal/health.Source.site: internal/store.Table.AllShared":                 notifiers,

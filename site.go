@@ -142,6 +142,10 @@ type HeadStatus struct {
 	Fenced bool `json:"fenced,omitempty"`
 	// StoreKeys are the IDs of the keys of the store that it holds. The first is the one that it writes with.
 	StoreKeys []string `json:"storeKeys,omitempty"`
+	// StoredCAs are the pins of the CAs that it has on its disk. The first signs from its next start on.
+	StoredCAs []string `json:"storedCAs,omitempty"`
+	// CAs are the pins of the CAs that it uses since its last start. The first has signed its certificate.
+	CAs []string `json:"cas,omitempty"`
 	// DHCP are the addresses from which it serves DHCP.
 	DHCP []netip.Addr `json:"dhcp,omitempty"`
 }

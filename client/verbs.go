@@ -197,12 +197,17 @@ func (c *Client) Cluster(ctx context.Context) (v trivet.Cluster, err error) {
 
 // RotateKey requests the rotation of a key of the cluster, and returns its record, which shows the progress. While a
 // rotation is in progress, that is the one.
-func (c *Client) RotateKey(ctx context.Context, name string) (*trivet.Key, error) {
+func (c *Client) RotateKey(ctx context.Context, name string, req trivet.RotateRequest) (*trivet.Key, error) {
 	if err := trivet.ValidateName(name); err != nil {
 		return nil, err
 	}
 	key := new(trivet.Key)
-	_, err := c.json(ctx, call{method: http.MethodPost, path: "/v1/keys/" + url.PathEscape(name) + "/rotate"}, key)
+	body, err := json.Marshal(req)
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.json(ctx, call{method: http.MethodPost, path: "/v1/keys/" + url.PathEscape(name) + "/rotate", body: body},
+		key)
 	return key, err
 }
 

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime/pprof"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -66,13 +68,22 @@ func runServer(ctx context.Context, cfg server.Config) error {
 		return err
 	}
 	err = s.Run(ctx)
+	restart := errors.Is(err, server.ErrRestart) && ctx.Err() == nil
 	if !errors.Is(err, server.ErrStuck) {
 		err = errors.Join(err, s.Close())
+	}
+	if restart && !errors.Is(err, server.ErrStuck) {
+		return execSelf()
 	}
 	if errors.Is(err, server.ErrStuck) { // for a report of the error; the program exits without it
 		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 	}
 	return err
+}
+
+// execSelf replaces this process by a new one of the same program, with the same arguments and environment.
+func execSelf() error {
+	return fmt.Errorf("start this program again: %w", syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
 }
 
 // networkFlags are the flags of where a head serves machines and clients.

@@ -18,7 +18,7 @@ import (
 func (a *app) key() *cobra.Command {
 	c := &cobra.Command{
 		Use: "key", Short: "List and rotate the keys of the cluster",
-		Example: "  trivet key list\n  trivet key rotate store",
+		Example: "  trivet key list\n  trivet key rotate store\n  trivet key rotate ca",
 	}
 	c.AddCommand(a.keyList(), a.keyRotate())
 	return c
@@ -26,10 +26,11 @@ func (a *app) key() *cobra.Command {
 
 func (a *app) keyList() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the keys of the store, and the heads that have them",
-		Long: "List the keys of the store by their IDs, and the heads that have each. A key is active (values are\n" +
-			"written with it), new (it is to replace the active one), old (it was replaced, and is dropped when\n" +
-			"nothing is encrypted with it any more) or unused. A rotation in progress is shown below the list.",
+		Use: "list", Aliases: []string{"ls"}, Short: "List the keys of the store and the CAs, and the heads that have them",
+		Long: "List the keys of the store by their IDs, and the CAs by their pins, and the heads that have each. One is\n" +
+			"active (values are written with it, or it signs), new (it is to replace the active one), old (it was\n" +
+			"replaced, and is dropped when nothing needs it any more) or unused. A rotation in progress is shown below\n" +
+			"the list.",
 		Example: "  trivet key list\n  trivet key list -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,43 +38,58 @@ func (a *app) keyList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v, err := keysOf(cmd.Context(), cl)
+			views, err := keysOf(cmd.Context(), cl)
 			if err != nil {
 				return err
 			}
-			return a.showKeys(v)
+			return a.showKeys(views)
 		},
 	}
 	a.outputForms(c, "table", "json", "yaml")
 	return c
 }
 
-// keyView is the keys of the store.
+// keyView is the keys with one record.
 type keyView struct {
 	Name   string              `json:"name"`
 	Status trivet.KeyStatus    `json:"status"`
-	Heads  map[string][]string `json:"heads"` // the IDs of the keys that each full head has
+	Heads  map[string][]string `json:"heads"` // the IDs of the keys that each head has
 }
 
-func keysOf(ctx context.Context, cl *client.Client) (v keyView, err error) {
-	v = keyView{Name: trivet.StoreKey, Heads: map[string][]string{}}
-	key, err := client.Of[trivet.Key](cl).Get(ctx, trivet.StoreKey)
-	if err == nil {
-		v.Status = key.Status
-	} else if !errors.Is(err, trivet.ErrNotFound) {
-		return v, err
-	}
+func keysOf(ctx context.Context, cl *client.Client) (views []keyView, err error) {
 	heads, _, err := client.Of[trivet.Head](cl).List(ctx, client.ListOptions{})
-	for _, h := range heads {
-		if !h.Serves() {
-			continue
-		}
-		v.Heads[h.Name] = h.Status.StoreKeys
-		if v.Status.Active == "" && len(h.Status.StoreKeys) > 0 { // it was never rotated
-			v.Status.Active = h.Status.StoreKeys[0]
-		}
+	if err != nil {
+		return nil, err
 	}
-	return v, err
+	for _, name := range trivet.KeyNames() {
+		v := keyView{Name: name, Heads: map[string][]string{}}
+		key, err := client.Of[trivet.Key](cl).Get(ctx, name)
+		if err == nil {
+			v.Status = key.Status
+		} else if !errors.Is(err, trivet.ErrNotFound) {
+			return nil, err
+		}
+		for _, h := range heads {
+			v.add(h)
+		}
+		views = append(views, v)
+	}
+	return views, nil
+}
+
+// add adds the keys of a head. A witness has CAs only.
+func (v *keyView) add(h *trivet.Head) {
+	ids := h.Status.StoreKeys
+	if v.Name == trivet.CAKey {
+		ids = h.Status.StoredCAs
+	}
+	if h.Spec.Remove || h.Status.State == trivet.HeadRemoved || len(ids) == 0 {
+		return
+	}
+	v.Heads[h.Name] = ids
+	if v.Status.Active == "" { // it was never rotated
+		v.Status.Active = ids[0]
+	}
 }
 
 // holders returns the heads that have each key.
@@ -104,25 +120,40 @@ func (v *keyView) state(id string) string {
 	return "unused"
 }
 
-func (a *app) showKeys(v keyView) error {
+func (a *app) showKeys(views []keyView) error {
 	if a.output != "table" {
-		return a.showValue(v)
+		return a.showValue(views)
 	}
-	by := v.holders()
 	rows := [][]string{{"NAME", "KEY", "STATE", "HEADS"}}
-	for _, state := range []string{"active", "new", "old", "unused"} {
-		for _, id := range slices.Sorted(maps.Keys(by)) {
-			if v.state(id) == state {
-				rows = append(rows, []string{v.Name, printable(id), state, printable(strings.Join(by[id], " "))})
+	for _, v := range views {
+		by := v.holders()
+		for _, state := range []string{"active", "new", "old", "unused"} {
+			for _, id := range slices.Sorted(maps.Keys(by)) {
+				if v.state(id) == state {
+					rows = append(rows, []string{v.Name, keyText(id), state, printable(strings.Join(by[id], " "))})
+				}
 			}
 		}
 	}
-	if err := align(a.Out, rows); err != nil || v.Status.Phase == "" {
+	if err := align(a.Out, rows); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Err, "a rotation is in progress since %s: %s\n", v.Status.Started.Local().Format(time.DateTime),
-		rotationText(&v.Status))
+	for _, v := range views {
+		if v.Status.Phase != "" {
+			fmt.Fprintf(a.Err, "a rotation of %s is in progress since %s: %s\n", v.Name,
+				v.Status.Started.Local().Format(time.DateTime), rotationText(&v.Status))
+		}
+	}
 	return nil
+}
+
+// keyText is the ID of a key for people: of a pin, the beginning.
+func keyText(id string) string {
+	const shown = len("sha256:") + 16
+	if strings.HasPrefix(id, "sha256:") && len(id) > shown {
+		return printable(id[:shown])
+	}
+	return printable(id)
 }
 
 // rotationText is the progress of a rotation.
@@ -130,12 +161,17 @@ func rotationText(s *trivet.KeyStatus) string {
 	text := "requested"
 	switch s.Phase {
 	case trivet.KeyDistributing:
-		text = "all full heads get key " + s.Next
+		text = "all heads get key " + keyText(s.Next)
+	case trivet.KeyFollowing:
+		text = "all heads trust CA " + keyText(s.Next) + "; clients follow until " +
+			s.Until.Local().Format(time.DateTime) + " at least"
 	case trivet.KeyResealing:
 		text = fmt.Sprintf("key %s is active; %d values encrypted again, %d read in this pass", s.Active, s.Resealed,
 			s.Read)
+	case trivet.KeySigning:
+		text = "CA " + keyText(s.Active) + " signs the certificates of all heads"
 	case trivet.KeyDropping:
-		text = "nothing is encrypted with key " + s.Old + " any more; all heads drop it"
+		text = "nothing needs key " + keyText(s.Old) + " any more; all heads drop it"
 	}
 	if s.Reason != "" {
 		text += "; it " + s.Reason
@@ -145,27 +181,39 @@ func rotationText(s *trivet.KeyStatus) string {
 
 func (a *app) keyRotate() *cobra.Command {
 	var noWait bool
+	var grace time.Duration
 	c := &cobra.Command{
-		Use:   "rotate store",
-		Short: "Replace the key of the store, and encrypt everything in it again",
-		Long: "Replace the key that the values of the store are encrypted with, such as after a full head was\n" +
+		Use:   "rotate store|ca",
+		Short: "Replace the key of the store, or the CA",
+		Long: "rotate store replaces the key that the values of the store are encrypted with, such as after a full head was\n" +
 			"removed whose disk someone may have read. A head creates the new key, and all full heads get it from\n" +
 			"another one; a witness never does. When all have it, it becomes active, and every value in the store\n" +
 			"is encrypted again, up to 1,000 a second. When none is left under the old key, all heads drop it.\n\n" +
+			"rotate ca replaces the CA that signs the certificates of heads, by which clients and machines recognize\n" +
+			"them. A head creates the new CA, and all heads trust both. For the time of --grace, clients learn that:\n" +
+			"agents, and contexts with a pin that are used meanwhile. Then the new CA signs, and the old one is\n" +
+			"dropped: its certificates are refused. Each of these three steps starts the heads again, one after the\n" +
+			"other. A context that was not used meanwhile needs trivet login, and where a program has the CA in a file, such\n" +
+			"as Prometheus, write that again: trivet prometheus.\n\n" +
 			"Records do not change, and nothing stops meanwhile. A head that is down delays the rotation until it\n" +
 			"is up or removed. The command waits until the rotation is complete. If it is interrupted, the heads\n" +
 			"continue; run it again to wait again: while a rotation is in progress, no other one begins.",
-		Example: "  trivet key rotate store\n  trivet key rotate store --no-wait\n  trivet key rotate store -o json",
-		Args:    cobra.ExactArgs(1), ValidArgs: []cobra.Completion{trivet.StoreKey},
+		Example: "  trivet key rotate store\n  trivet key rotate ca\n  trivet key rotate ca --grace 1m\n" +
+			"  trivet key rotate store --no-wait\n  trivet key rotate store -o json",
+		Args: cobra.ExactArgs(1), ValidArgs: trivet.KeyNames(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := a.connect()
 			if err != nil {
 				return err
 			}
-			key, err := cl.RotateKey(cmd.Context(), args[0])
+			var req trivet.RotateRequest
+			if cmd.Flags().Changed("grace") {
+				req.Grace = new(trivet.Duration(grace))
+			}
+			key, err := cl.RotateKey(cmd.Context(), args[0], req)
 			if errors.Is(err, trivet.ErrNotFound) {
 				err = &trivet.Error{Op: "rotate", Kind: "Key", Name: args[0], Err: trivet.ErrNotFound,
-					Hint: "the keys that can be rotated are: " + trivet.StoreKey}
+					Hint: "the keys that can be rotated are: " + strings.Join(trivet.KeyNames(), ", ")}
 			}
 			if err == nil && !noWait {
 				key, err = a.waitRotated(cmd.Context(), cl, key)
@@ -176,6 +224,8 @@ func (a *app) keyRotate() *cobra.Command {
 			return a.showRotated(key)
 		},
 	}
+	c.Flags().DurationVar(&grace, "grace", trivet.DefaultGrace.D(),
+		"of ca: how long clients have to follow before the new CA signs, 1s to 24h")
 	c.Flags().BoolVar(&noWait, "no-wait", false, "request the rotation and exit")
 	a.outputForms(c, "table", "json", "yaml")
 	return c
@@ -213,6 +263,10 @@ func (a *app) showRotated(k *trivet.Key) error {
 		return a.showValue(k)
 	case k.Rotating():
 		fmt.Fprintf(a.Out, "key/%s is being rotated\n", k.Name)
+	case k.Name == trivet.CAKey:
+		fmt.Fprintf(a.Out, "key/%s rotated: all heads trust %s only\n"+
+			"recovery keys of before name a former CA, and still open backups; after a theft, create another one: "+
+			"trivet backup key\n", k.Name, keyText(k.Status.Active))
 	default:
 		fmt.Fprintf(a.Out, "key/%s rotated: %s is active; %d values were encrypted again\n", k.Name,
 			printable(k.Status.Active), k.Status.Resealed)

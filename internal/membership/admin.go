@@ -30,14 +30,14 @@ func (r *Registration) writeAdminFile(ctx context.Context) error {
 	return r.createAdmin(ctx)
 }
 
-// updateAdminFile updates the heads' addresses in the file.
+// updateAdminFile updates the heads' addresses and the CAs in the file.
 func (r *Registration) updateAdminFile() error {
 	file, err := client.ReadFile(AdminFile(r.Local.cfg.Dir))
 	if err != nil {
 		return err
 	}
 	c, err := file.Pick("")
-	if err != nil || slices.Equal(c.Endpoints, r.endpoints()) {
+	if err != nil || slices.Equal(c.Endpoints, r.endpoints()) && c.Trust == r.Local.Root().Trust() {
 		return err
 	}
 	return r.writeToken(c.Token)

@@ -79,6 +79,14 @@ func (c *certificates) current() (*tls.Certificate, error) { return c.member.Loa
 // due returns when the member's certificate is to be renewed, long before it expires.
 func (c *certificates) due() time.Time { return auth.PeerRenewal(c.member.Load().Leaf) }
 
+// due is that of the certificates: at once where the CA that signs now has not signed the member's.
+func (l *Local) due() time.Time {
+	if !l.Root().SignedByFirst(l.certs.member.Load().Leaf) {
+		return time.Time{}
+	}
+	return l.certs.due()
+}
+
 func (c *certificates) expires() time.Time { return c.member.Load().Leaf.NotAfter }
 
 // serve sets the certificate that the API's port presents.
@@ -117,7 +125,7 @@ func (l *Local) certify(ctx context.Context) error {
 		return err
 	}
 	l.certs.serve(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return l.certs.current() })
-	if l.certs.due().After(time.Now()) && l.data.URL == l.addr.Peer {
+	if l.due().After(time.Now()) && l.data.URL == l.addr.Peer {
 		return nil
 	}
 	err := l.requestCertificate(ctx)
@@ -151,7 +159,7 @@ func (l *Local) RotateCertificate(ctx context.Context) {
 	if l.data.witness() {
 		renew = l.requestCertificate
 	}
-	rotate(ctx, l.certs.due, func(ctx context.Context) {
+	rotate(ctx, l.due, func(ctx context.Context) {
 		if err := renew(ctx); err != nil {
 			l.cfg.Log.Error("cannot renew the certificate of this head's member; retrying",
 				"expires", l.certs.expires(), "error", err)

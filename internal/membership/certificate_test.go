@@ -27,6 +27,7 @@ func TestCertificateRotates(t *testing.T) {
 		l := &Local{cfg: Config{Dir: dir, Log: slog.New(slog.DiscardHandler)}, keys: keys,
 			data: dataFile{Name: "head0"}}
 		l.certs.dir = dir
+		l.root.Store(&keys.CA.Root)
 		if err := l.signCertificate(t.Context()); err != nil {
 			t.Fatal(err)
 		}

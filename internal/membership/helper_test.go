@@ -76,8 +76,18 @@ func newSite(t testing.TB, n int) *site {
 
 func (s *site) addHead(name string) {
 	s.t.Helper()
+	cert := s.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now)
+	h := &head{name, s.serve(name, cert.GetCertificate)}
+	s.heads = append(s.heads, h)
+	s.record(name, trivet.RoleVoter, func(rec *trivet.Head) {
+		rec.Status.State, rec.Status.Peer = trivet.HeadMember, "https://"+h.addr
+	})
+}
+
+// serve serves the endpoints of a full head with a certificate, until the test ends, and returns their address.
+func (s *site) serve(name string, cert func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (addr string) {
+	s.t.Helper()
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(s.t)
-	h := &head{name, l.Addr().String()}
 	info := func() peer.Info { return peer.Info{Head: name} }
 	discard := slog.New(slog.DiscardHandler)
 	server := peer.NewServer(peer.Config{Root: &s.keys.CA.Root, Info: info,
@@ -85,15 +95,10 @@ func (s *site) addHead(name string) {
 	NewServer(ServerConfig{Info: info, Members: &s.members, Records: s.records, Keys: s.keys,
 		Log: discard}).Register(server)
 	server.Register(peer.Endpoint{Path: "test/full", Access: peer.FullMember}) // as those of blobs, logs and presence
-	cert := s.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now)
-	http := &http.Server{TLSConfig: auth.ListenTLS(cert.GetCertificate), ErrorLog: log.New(io.Discard, "", 0),
-		Handler: server}
+	http := &http.Server{TLSConfig: auth.ListenTLS(cert), ErrorLog: log.New(io.Discard, "", 0), Handler: server}
 	go http.ServeTLS(l, "", "") // until it is closed
 	s.t.Cleanup(func() { http.Close() })
-	s.heads = append(s.heads, h)
-	s.record(name, trivet.RoleVoter, func(rec *trivet.Head) {
-		rec.Status.State, rec.Status.Peer = trivet.HeadMember, "https://"+h.addr
-	})
+	return l.Addr().String()
 }
 
 func (s *site) certify(p auth.Peer) *tls.Certificate {

@@ -9,9 +9,9 @@ import (
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
-// stableTime is how long a head must be healthy before it becomes a voter: one that restarts repeatedly, or lags,
+// StableTime is how long a head must be healthy before it becomes a voter, or another one starts again: one that restarts repeatedly, or lags,
 // would cost the others their quorum.
-const stableTime = 3 * time.Second
+const StableTime = 3 * time.Second
 
 // promote makes a head that joined a voter.
 func (c *Reconciler) promote(ctx context.Context, rec *trivet.Head) error {
@@ -45,8 +45,8 @@ func (c *Reconciler) checkStable(name string) error {
 		return fmt.Errorf("%w: its member of the store does not know the leader", trivet.ErrUnavailable)
 	case s.Lag > peer.MaxLag:
 		return fmt.Errorf("%w: it is catching up", trivet.ErrConflict)
-	case time.Since(s.HealthySince) < stableTime:
-		return fmt.Errorf("%w: it has caught up, and must be healthy for %s", trivet.ErrConflict, stableTime)
+	case time.Since(s.HealthySince) < StableTime:
+		return fmt.Errorf("%w: it has caught up, and must be healthy for %s", trivet.ErrConflict, StableTime)
 	}
 	return nil
 }

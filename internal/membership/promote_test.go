@@ -139,7 +139,7 @@ func TestPromote(t *testing.T) {
 		{"not ready", func(*peer.Status) { members.notReady = trivet.ErrConflict }},
 		{"", func(*peer.Status) { members.notReady = nil }},
 	} {
-		status := peer.Status{Info: peer.Info{Leader: "1"}, LastHeard: now, HealthySince: now.Add(-stableTime),
+		status := peer.Status{Info: peer.Info{Leader: "1"}, LastHeard: now, HealthySince: now.Add(-StableTime),
 			Lag: peer.MaxLag}
 		tc.change(&status)
 		statuses["head1"] = status

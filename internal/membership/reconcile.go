@@ -3,6 +3,7 @@ package membership
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -30,6 +31,8 @@ const (
 	// pendingInterval is how often a head that joins or is removed is reconciled, steadyInterval how often another
 	// one.
 	pendingInterval, steadyInterval = time.Second, 30 * time.Second
+	// witnessPoll is how often the status of a witness is compared with its record.
+	witnessPoll = 5 * time.Second
 	// reconcileTimeout bounds one change of the store's members: of two at once the store drops one without a
 	// response.
 	reconcileTimeout = 3 * time.Second
@@ -54,8 +57,10 @@ func (c *Reconciler) Reconcile(ctx context.Context, name string) (again time.Dur
 		err = c.promote(change, rec)
 	case rec.Status.Reason != "":
 		return steadyInterval, c.clearReason(ctx, name)
+	case rec.Spec.Role == trivet.RoleWitness:
+		return witnessPoll, errors.Join(c.updateWitness(ctx, rec), c.Records.RaiseClusterVersion(ctx))
 	default:
-		return steadyInterval, errors.Join(c.updateWitness(ctx, rec), c.Records.RaiseClusterVersion(ctx))
+		return steadyInterval, c.Records.RaiseClusterVersion(ctx)
 	}
 	if errors.Is(err, trivet.ErrConflict) || errors.Is(err, trivet.ErrUnavailable) {
 		return pendingInterval, c.setReason(ctx, name, err)
@@ -94,16 +99,22 @@ func (c *Reconciler) setReason(ctx context.Context, name string, reason error) e
 	})
 }
 
+// witnessChanged reports whether a witness reports something else than is recorded.
+func witnessChanged(rec *trivet.Head, s *peer.Status) bool {
+	return !s.Started.Equal(rec.Status.Started) || s.Version != rec.Status.Version ||
+		!slices.Equal(s.CAs, rec.Status.CAs)
+}
+
 // updateWitness writes the status of a witness, which cannot write.
 func (c *Reconciler) updateWitness(ctx context.Context, rec *trivet.Head) error {
 	s, ok := c.Statuses()[rec.Name]
-	if rec.Spec.Role != trivet.RoleWitness || !ok || s.Started.IsZero() ||
-		s.Started.Equal(rec.Status.Started) && s.Version == rec.Status.Version {
+	if !ok || s.Started.IsZero() || !witnessChanged(rec, &s) {
 		return nil
 	}
 	return c.Records.Update(ctx, rec.Name, func(rec *trivet.Head) bool {
-		changed := !s.Started.Equal(rec.Status.Started) || s.Version != rec.Status.Version
+		changed := witnessChanged(rec, &s)
 		rec.Status.Started, rec.Status.Version = s.Started, s.Version
+		rec.Status.StoredCAs, rec.Status.CAs = s.CAs, s.CAs
 		return changed
 	})
 }

@@ -59,6 +59,7 @@ func (s *Server) Register(p *peer.Server) {
 	p.Register(peer.Endpoint{Path: joinPath, Access: peer.Unauthenticated, Handle: s.join})
 	p.Register(peer.Endpoint{Path: newMemberPath, Access: peer.Member, Handle: s.newMember})
 	p.Register(peer.Endpoint{Path: keysPath, Access: peer.FullMember, Handle: s.storeKeys})
+	p.Register(peer.Endpoint{Path: casPath, Access: peer.Member, Handle: s.cas})
 	p.Register(peer.Endpoint{Path: renewPath, Access: peer.ExpiredMember, Handle: s.renew})
 }
 

@@ -2,11 +2,8 @@ package membership
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
@@ -82,43 +79,13 @@ func (k StoreKeys) keep(first string, others func(keyring.ID) bool) error {
 	return k.change(func(r keyring.Ring) (keyring.Ring, error) { return r.Keep(id, others), nil })
 }
 
-// fetchTimeout bounds the requests for keys.
-const fetchTimeout = 3 * time.Second
-
 // Fetch adds the keys that another full head has, with those of some IDs.
 func (k StoreKeys) Fetch(ctx context.Context, ids ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	defer cancel()
-	others := k.local.otherMembers()
-	type result struct {
-		KeysResponse
-		err error
-	}
-	results := make(chan result, len(others))
-	for _, p := range others {
-		go func() { // ends with ctx, at the latest
-			var r result
-			r.err = k.local.client.Call(ctx, p.URL, keysPath, struct{}{}, &r.KeysResponse)
-			results <- r
-		}()
-	}
-	err := fmt.Errorf("%w: no other full head responds with the keys of the store %v", trivet.ErrUnavailable, ids)
-	for range others {
-		r := <-results
-		if r.err == nil {
-			r.err = k.add(r.Store)
-		}
-		if r.err == nil && k.has(ids) {
-			return nil
-		}
-		err = errors.Join(err, r.err)
-	}
-	return err
-}
-
-func (k StoreKeys) has(ids []string) bool {
-	held := k.IDs()
-	return !slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(held, id) })
+	return fetch(ctx, k.local, keysPath, fmt.Sprintf("the keys of the store %v", ids),
+		func(resp *KeysResponse) (bool, error) {
+			err := k.add(resp.Store)
+			return err == nil && containsAll(k.IDs(), ids), err
+		})
 }
 
 // add adds the keys of another head after this one's.
@@ -141,23 +108,4 @@ func (l *Local) updateKeys(ctx context.Context) error {
 		l.cfg.Log.Debug("no other head sent the keys of the store; using those that this head has", "error", err)
 	}
 	return nil
-}
-
-// RotateKey requests the rotation of a key, and returns its record. While one is in progress, that is the one.
-func (r *Records) RotateKey(ctx context.Context, name string) (key *trivet.Key, err error) {
-	err = r.update(ctx, func(tx *store.Tx) error {
-		key, err = r.Keys.In(tx).Get(name)
-		if errors.Is(err, trivet.ErrNotFound) && name == trivet.StoreKey {
-			key, err = &trivet.Key{Meta: trivet.Meta{Name: name}}, nil
-		}
-		switch {
-		case err != nil:
-			return err
-		case key.Rotating():
-			return errUnchanged
-		}
-		key.Spec.Rotations++
-		return r.Keys.In(tx).Put(key)
-	})
-	return key, err
 }

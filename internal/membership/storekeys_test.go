@@ -80,7 +80,7 @@ func TestFetchStoreKeys(t *testing.T) {
 // A rotation that is requested while one is in progress is that one.
 func TestRotateKeyTwice(t *testing.T) {
 	r := newRecords(t)
-	if _, err := r.RotateKey(t.Context(), trivet.StoreKey); !errors.Is(err, trivet.ErrConflict) {
+	if _, err := r.RotateKey(t.Context(), trivet.StoreKey, nil); !errors.Is(err, trivet.ErrConflict) {
 		t.Errorf("before all heads have the release: %v", err)
 	}
 	s := newSite(t, 1)
@@ -94,12 +94,12 @@ func TestRotateKeyTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		k, err := s.records.RotateKey(t.Context(), trivet.StoreKey)
+		k, err := s.records.RotateKey(t.Context(), trivet.StoreKey, nil)
 		if err != nil || k.Spec.Rotations != 1 || !k.Rotating() {
 			t.Errorf("%+v, %v", k, err)
 		}
 	}
-	if _, err := s.records.RotateKey(t.Context(), "boot"); !errors.Is(err, trivet.ErrNotFound) {
+	if _, err := s.records.RotateKey(t.Context(), "boot", nil); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("another key: %v", err)
 	}
 }

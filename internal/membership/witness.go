@@ -15,10 +15,12 @@ const witnessInterval = time.Second
 
 // RunWitness does what a full head does by its record: it reports where the other members reach it, and saves them.
 // While it knows no leader it queries the other heads whether it was removed, as it would not learn that from the store,
-// and returns the error of a removed head. ready returns why this head cannot write.
+// and returns the error of a removed head. It returns ErrRestart where it must start again to use other CAs. ready
+// returns why this head cannot write.
 func (l *Local) RunWitness(ctx context.Context, ready func(context.Context) error) error {
-	tick := time.NewTicker(witnessInterval)
+	tick, follow := time.NewTicker(witnessInterval), time.NewTicker(followInterval)
 	defer tick.Stop()
+	defer follow.Stop()
 	m := l.member.Load()
 	for {
 		err := ready(ctx)
@@ -35,6 +37,10 @@ func (l *Local) RunWitness(ctx context.Context, ready func(context.Context) erro
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-follow.C:
+			if err := l.followCAs(ctx); errors.Is(err, ErrRestart) {
+				return err
+			}
 		}
 	}
 }

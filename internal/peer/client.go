@@ -52,6 +52,16 @@ func (c *Client) Call(ctx context.Context, url, path string, in, out any) error 
 	return Call(ctx, c.http, url, path, in, out)
 }
 
+// CallFullHead is Call for what only a full head may respond, such as keys: it refuses the response of a witness.
+func (c *Client) CallFullHead(ctx context.Context, url, path string, in, out any) error {
+	return call(ctx, c.http, url, path, in, out, func(resp *http.Response) error {
+		if resp.TLS == nil || auth.IsWitness(resp.TLS) {
+			return fmt.Errorf("%w: %s is the address of a witness", trivet.ErrForbidden, url)
+		}
+		return nil
+	})
+}
+
 // pingTimeout bounds one ping.
 const pingTimeout = 2 * time.Second
 
@@ -76,6 +86,12 @@ const maxResponse = 32 << 20
 // Call sends a request by an HTTP client to an endpoint of the head at a URL and decodes its response. It fails with
 // ErrUnavailable where the head cannot be reached.
 func Call(ctx context.Context, client *http.Client, url, path string, in, out any) error {
+	return call(ctx, client, url, path, in, out, func(*http.Response) error { return nil })
+}
+
+// call is Call with a check of the response before it is read.
+func call(ctx context.Context, client *http.Client, url, path string, in, out any,
+	check func(*http.Response) error) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -92,6 +108,9 @@ func Call(ctx context.Context, client *http.Client, url, path string, in, out an
 		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
 	defer resp.Body.Close()
+	if err := check(resp); err != nil {
+		return err
+	}
 	return decode(resp, out)
 }
 

@@ -31,6 +31,7 @@ type Info struct {
 	Index    uint64    `json:"index,omitempty"`    // of an entry of the log that its member has written
 	Leader   string    `json:"leader,omitempty"`   // ID of the member that it knows as the leader; empty: none
 	Refused  int       `json:"refused,omitempty"`  // values in its copy of the store that do not authenticate
+	CAs      []string  `json:"cas,omitempty"`      // pins of the CAs that it uses; the first has signed its certificate
 }
 
 // Retryable reports whether a request that failed with this error may succeed later.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/hostnet"
 	"github.com/trivet-project/trivet/internal/limit"
@@ -31,7 +32,14 @@ func (s *Server) run(ctx context.Context) error {
 	g.Go(func() error { s.router.exits.Run(ctx); return nil })
 	log := s.cfg.Log.With("head", s.local.Name(), "cluster", s.local.Root().Cluster())
 	if s.local.Witness() {
-		g.Go(func() error { return s.local.RunWitness(ctx, s.ready) })
+		g.Go(func() error {
+			err := s.local.RunWitness(ctx, s.ready)
+			if errors.Is(err, ErrRestart) {
+				s.requestRestart()
+				return nil
+			}
+			return err
+		})
 		log.Info("ready", "role", "witness", "peer", s.APIURLs()[0])
 		return g.Wait()
 	}
@@ -200,4 +208,15 @@ func shutdown(ctx context.Context, srv *http.Server) error {
 		return srv.Close()
 	}
 	return nil
+}
+
+// requestRestart makes Run end with ErrRestart, as at a signal to stop.
+func (s *Server) requestRestart() { s.restart(ErrRestart) }
+
+// isStable reports whether another head has been healthy for a while since its last start.
+func (s *Server) isStable(h *trivet.Head) bool {
+	status, ok := s.monitor.Statuses()[h.Name]
+	return ok && status.Err == nil && status.Leader != "" && !status.HealthySince.IsZero() &&
+		status.Started.Equal(h.Status.Started) &&
+		time.Since(status.HealthySince) >= membership.StableTime
 }

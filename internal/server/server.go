@@ -60,6 +60,7 @@ type Server struct {
 	registration *membership.Registration
 	keeper       *maintenance.Keeper
 	monitor      *peer.Monitor
+	restart      context.CancelCauseFunc // ends Run; set by it
 	heads        *headAddresses
 	clock        *presence.Clock
 	exchange     *presence.Exchange
@@ -82,6 +83,9 @@ type Server struct {
 // ErrNotJoined is the error of a start that was stopped before its head was a member. The next start continues with
 // the same token.
 var ErrNotJoined = errors.New("stopped before it had joined")
+
+// ErrRestart is the error of a head that must start again, with the same configuration, to use other CAs.
+var ErrRestart = membership.ErrRestart
 
 // New opens the data, starts the member and binds every port, so that a start fails here where it can.
 func New(ctx context.Context, cfg Config) (*Server, error) {

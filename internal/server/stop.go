@@ -20,7 +20,13 @@ var ErrStuck = errors.New("a part of this head did not end")
 // Run serves until ctx ends or a part fails, and then lets requests end in order. A part that does not end cannot keep
 // the head from stopping: Run then fails with ErrStuck.
 func (s *Server) Run(ctx context.Context) error {
-	return endInTime(ctx, s.cfg.Drain+stopTimeout, func() error { return s.run(ctx) })
+	ctx, s.restart = context.WithCancelCause(ctx)
+	defer s.restart(nil)
+	err := endInTime(ctx, s.cfg.Drain+stopTimeout, func() error { return s.run(ctx) })
+	if err == nil && errors.Is(context.Cause(ctx), ErrRestart) {
+		err = ErrRestart
+	}
+	return err
 }
 
 // Close releases what New has opened. Run must have returned. It fails with ErrStuck where that takes too long.

@@ -9,12 +9,8 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/keyring"
-	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
-
-// again is the delay before the next step, where there is one.
-const again = time.Millisecond
 
 // advance takes the next step.
 func (c *Controller) advance(ctx context.Context, k *trivet.Key) (after time.Duration, err error) {
@@ -28,67 +24,7 @@ func (c *Controller) advance(ctx context.Context, k *trivet.Key) (after time.Dur
 	case finish:
 		return again, c.step(ctx, finish, c.finish)
 	}
-	return pollInterval, c.step(ctx, waiting, func(_ *store.Tx, k *trivet.Key, reason string) error {
-		k.Status.Reason = reason
-		return nil
-	})
-}
-
-// next decides by this head's copy. The step decides again by what its transaction reads.
-func (c *Controller) next(k *trivet.Key) step {
-	var heads []*trivet.Head
-	for h := range c.Tables.Heads.AllShared() {
-		if h.Serves() {
-			heads = append(heads, h)
-		}
-	}
-	next, _ := decide(k, heads)
-	return next
-}
-
-// errUnchanged ends a transaction that has nothing to write.
-var errUnchanged = errors.New("nothing to write")
-
-func (c *Controller) update(ctx context.Context, do func(tx *store.Tx) error) error {
-	if _, err := c.Tables.Store.Update(ctx, do); err != nil && !errors.Is(err, errUnchanged) {
-		return err
-	}
-	return nil
-}
-
-// step takes a step in one transaction, if it still is the next one.
-func (c *Controller) step(ctx context.Context, want step,
-	do func(tx *store.Tx, k *trivet.Key, reason string) error) error {
-	return c.update(ctx, func(tx *store.Tx) error {
-		k, err := c.Tables.Keys.In(tx).Get(trivet.StoreKey)
-		if err != nil {
-			return err
-		}
-		heads, err := c.heads(tx)
-		if err != nil {
-			return err
-		}
-		next, reason := decide(k, heads)
-		if next != want {
-			return errUnchanged
-		}
-		k.Status.Reason = ""
-		return errors.Join(do(tx, k, reason), c.Tables.Keys.In(tx).Put(k))
-	})
-}
-
-// heads returns the full heads of the cluster, which the commit compares.
-func (c *Controller) heads(tx *store.Tx) (heads []*trivet.Head, err error) {
-	for _, listed := range c.Tables.Heads.In(tx).ListBy(state.ByMember, state.IsMember) {
-		h, err := c.Tables.Heads.In(tx).Get(listed.Name)
-		if err != nil {
-			return nil, err
-		}
-		if h.Serves() {
-			heads = append(heads, h)
-		}
-	}
-	return heads, nil
+	return pollInterval, c.wait(ctx)
 }
 
 // create creates the new key. It is on this head's disk before the record names it. If another head was first, the key
@@ -142,14 +78,4 @@ func (c *Controller) finish(tx *store.Tx, k *trivet.Key, _ string) error {
 	return c.event(tx, k, trivet.ReasonKeyRotated, fmt.Sprintf(
 		"nothing is encrypted with key %s any more, and no full head has it; %d values were encrypted again", old,
 		st.Resealed))
-}
-
-// event writes an event of the record.
-func (c *Controller) event(tx *store.Tx, k *trivet.Key, reason, message string) error {
-	k.Status.Events++
-	return c.Tables.Events.In(tx).Put(&trivet.Event{
-		Meta: trivet.Meta{Name: trivet.KeyEventName(k.Name, k.Status.Events)},
-		Spec: trivet.EventSpec{Subject: "key/" + k.Name, SubjectUID: k.UID, Seq: k.Status.Events, Time: c.now(),
-			Reason: reason, Message: message, Head: c.Head},
-	})
 }

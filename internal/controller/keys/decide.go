@@ -14,15 +14,19 @@ type step int
 const (
 	none     step = iota
 	create        // a head creates the new key
-	activate      // all full heads have the new key: it is used from now on
+	follow        // all heads trust the new CA: clients learn that from now on
+	activate      // all full heads have the new key, or all clients the new CA: it is used from now on
 	reseal        // values are encrypted again
+	drop          // the old CA has signed no certificate that is used
 	finish        // no head has the old key
+	restore       // no head has the new CA any more: the old one stays
 	waiting       // for other heads
 )
 
-// decide returns the next step of the rotation of a key, and what it waits for. heads are the full heads of the
-// cluster: those that join are among them, and those that are being removed are not.
+// decide returns the next step of the rotation of the key of the store, and what it waits for. heads are the members of
+// the cluster: those that join are among them, and those that are being removed are not.
 func decide(k *trivet.Key, heads []*trivet.Head) (next step, reason string) {
+	heads = full(heads)
 	switch k.Status.Phase {
 	case trivet.KeyDistributing:
 		return decideNext(k.Status.Next, heads)
@@ -55,6 +59,16 @@ func decideNext(id string, heads []*trivet.Head) (next step, reason string) {
 		return waiting, waitReason(missing, "to get the new key from "+strings.Join(holders, ", "))
 	}
 	return activate, ""
+}
+
+// full returns the heads that are not witnesses.
+func full(heads []*trivet.Head) (all []*trivet.Head) {
+	for _, h := range heads {
+		if h.Serves() {
+			all = append(all, h)
+		}
+	}
+	return all
 }
 
 // without returns the names of the heads for which ok is false.

@@ -1,6 +1,7 @@
-// Package keys rotates the key that the values of the store are encrypted with. Each head keeps its own keys as the
-// record says, and publishes which it has. One head at a time takes the next step of the rotation, whose state is in
-// the record: any other one continues. Two that do so at once do no harm: each step is decided by compare.
+// Package keys rotates the key that the values of the store are encrypted with (keys.go), and the CA (ca.go). Each head
+// keeps its own keys as the record says, and publishes which it has. One head at a time takes the next step of the
+// rotation, whose state is in the record: any other one continues (rotation.go). Two that do so at once do no harm: each
+// step is decided by compare.
 package keys
 
 import (
@@ -63,19 +64,20 @@ type Config struct {
 	Rank func(key string) int
 }
 
-// Controller implements [reconcile.Controller]. Its key is the name of the record.
+// Controller rotates the key of the store. It implements [reconcile.Controller]; its key is the name of the record.
 type Controller struct {
 	Config
-	now  func() time.Time
-	pass pass
-
-	seen      int64     // the revision of the record that was seen last
-	seenSince time.Time // when it was first seen
-	created   string    // the key that this head created, where it is not known that the record names it
+	rotation
+	pass    pass
+	created string // the key that this head created, where it is not known that the record names it
 }
 
 // New returns the controller.
-func New(cfg Config) *Controller { return &Controller{Config: cfg, now: time.Now} }
+func New(cfg Config) *Controller {
+	c := &Controller{Config: cfg}
+	c.rotation = newRotation(trivet.StoreKey, cfg.Head, cfg.Tables, cfg.Rank, decide)
+	return c
+}
 
 // Declaration implements [reconcile.Controller].
 func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
@@ -86,20 +88,9 @@ func (c *Controller) Keys() []string { return []string{trivet.StoreKey} }
 // Affected implements [reconcile.Controller].
 func (c *Controller) Affected(*store.Event) []string { return []string{trivet.StoreKey} }
 
-const (
-	// pollInterval is how often a head checks a rotation that waits, or that another head drives.
-	pollInterval = 5 * time.Second
-	// stallTime is how long a head leaves a rotation to each head that ranks before it, while its record does not
-	// change.
-	stallTime = 30 * time.Second
-)
-
 // Reconcile implements [reconcile.Controller].
-func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Duration, err error) {
-	k, err := c.Tables.Keys.Get(name)
-	if errors.Is(err, trivet.ErrNotFound) {
-		k, err = &trivet.Key{Meta: trivet.Meta{Name: name}}, nil
-	}
+func (c *Controller) Reconcile(ctx context.Context, _ string) (after time.Duration, err error) {
+	k, err := c.record()
 	if err != nil {
 		return 0, err
 	}
@@ -112,15 +103,6 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	}
 	after, failed := c.advance(ctx, k) // also to record what the rotation waits for, such as this head
 	return after, errors.Join(err, failed)
-}
-
-// drives reports whether this head takes the next step: it ranks first, or those before it have not done so for a
-// while.
-func (c *Controller) drives(k *trivet.Key) bool {
-	if k.Revision != c.seen {
-		c.seen, c.seenSince = k.Revision, c.now()
-	}
-	return c.now().Sub(c.seenSince) >= time.Duration(c.Rank(k.Name))*stallTime
 }
 
 // keepOwn makes this head's keys those of the record, and publishes which it has: also where it cannot get one, since
@@ -172,30 +154,12 @@ func (c *Controller) drop(ctx context.Context, k *trivet.Key) error {
 	return c.Ring.DropOthers(k.Status.Active)
 }
 
-// confirm fails where the record is another one than a quorum has. Afterwards this head's copy has what it had then.
-func (c *Controller) confirm(ctx context.Context, k *trivet.Key) error {
-	return c.update(ctx, func(tx *store.Tx) error {
-		now, err := c.Tables.Keys.In(tx).Get(k.Name)
-		if err == nil && (now.Status.Active != k.Status.Active || now.Status.Phase != k.Status.Phase) {
-			err = fmt.Errorf("%w: the record has changed", trivet.ErrConflict)
-		}
-		return err
-	})
-}
-
 // publish writes which keys this head has into its record.
 func (c *Controller) publish(ctx context.Context) error {
 	held := c.Ring.IDs()
-	h, err := c.Tables.Heads.GetShared(c.Head)
-	if err != nil || slices.Equal(h.Status.StoreKeys, held) { // a head that has no record yet writes it with them
-		return nil
-	}
-	return c.update(ctx, func(tx *store.Tx) error {
-		h, err := c.Tables.Heads.In(tx).Get(c.Head)
-		if err != nil {
-			return err
-		}
+	return c.rotation.publish(ctx, func(h *trivet.Head) bool {
+		changed := !slices.Equal(h.Status.StoreKeys, held)
 		h.Status.StoreKeys = held
-		return c.Tables.Heads.In(tx).Put(h)
+		return changed
 	})
 }

@@ -1,0 +1,36 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// RotateKey requests the rotation of a key, and returns its record. While one is in progress, that is the one. grace is
+// [trivet.KeySpec.Grace] of a CA.
+func (r *Records) RotateKey(ctx context.Context, name string, grace *trivet.Duration) (key *trivet.Key, err error) {
+	err = r.update(ctx, func(tx *store.Tx) error {
+		key, err = r.Keys.In(tx).Get(name)
+		if errors.Is(err, trivet.ErrNotFound) && slices.Contains(trivet.KeyNames(), name) {
+			key, err = &trivet.Key{Meta: trivet.Meta{Name: name}}, nil
+		}
+		switch {
+		case err != nil:
+			return err
+		case key.Rotating():
+			return errUnchanged
+		}
+		key.Spec.Rotations++
+		if name == trivet.CAKey {
+			key.Spec.Grace = trivet.DefaultGrace
+		}
+		if grace != nil {
+			key.Spec.Grace = *grace
+		}
+		return errors.Join(key.Validate(), r.Keys.In(tx).Put(key))
+	})
+	return key, err
+}
