@@ -20,6 +20,9 @@ type Checked struct {
 	Err    error // why the value cannot be used
 }
 
+// compactedKey is what a member writes after a compaction. Nothing reads its value.
+const compactedKey = "trivet-compacted"
+
 // checkPage is how many values one request of Check reads.
 const checkPage = 100
 
@@ -65,7 +68,7 @@ func (s *Store) checkOthers(ctx context.Context, revision int64, do func(Checked
 func (s *Store) checkOther(kv *mvccpb.KeyValue, do func(Checked)) {
 	key := string(kv.Key)
 	switch {
-	case strings.HasPrefix(key, prefix):
+	case strings.HasPrefix(key, prefix), key == compactedKey:
 	case isHistory(key) && !isGroup(key):
 		s.checkHistory(kv, do)
 	case isGroup(key), strings.HasPrefix(key, coldPrefix), strings.HasPrefix(key, documentPrefix):
