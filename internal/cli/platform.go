@@ -118,7 +118,10 @@ func (a *app) importPlatform(ctx context.Context, cl *client.Client, dir string,
 	platforms := client.Of[trivet.Platform](cl)
 	_, err = platforms.Create(ctx, p)
 	if errors.Is(err, trivet.ErrExists) {
-		_, err = platforms.Update(ctx, p)
+		_, err = platforms.Modify(ctx, p.Name, func(stored *trivet.Platform) error {
+			stored.Spec = p.Spec // labels and annotations stay
+			return nil
+		})
 	}
 	if err != nil {
 		return err

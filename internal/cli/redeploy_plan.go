@@ -52,13 +52,17 @@ func (a *app) servedBy(ctx context.Context, cl *client.Client, arg string) (proj
 	case kind != "machine":
 		return "", "", fmt.Errorf("%w: %q: write machine/NAME or provision/NAME", trivet.ErrInvalid, arg)
 	}
+	m, err := client.Of[trivet.Machine](cl).Get(ctx, name)
 	if kind == "" {
-		_, err := client.Of[trivet.Provision](cl).In(a.project()).Get(ctx, name)
-		if !errors.Is(err, trivet.ErrNotFound) {
-			return a.project(), name, err
+		p, missing := client.Of[trivet.Provision](cl).In(a.project()).Get(ctx, name)
+		switch {
+		case missing == nil && err == nil && p.Status.Machine != m.Name:
+			return "", "", fmt.Errorf("%w: %s is a machine and a provision; write machine/%[2]s or provision/%[2]s",
+				trivet.ErrInvalid, name)
+		case !errors.Is(missing, trivet.ErrNotFound):
+			return a.project(), name, missing
 		}
 	}
-	m, err := client.Of[trivet.Machine](cl).Get(ctx, name)
 	switch {
 	case kind == "" && errors.Is(err, trivet.ErrNotFound):
 		return "", "", fmt.Errorf("redeploy %s: %w: there is no provision and no machine of that name", name,

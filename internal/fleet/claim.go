@@ -206,7 +206,7 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 	if provision.Spent(&p.Status, m) {
 		return fmt.Errorf("%w: the provision does not use the machine again", trivet.ErrConflict)
 	}
-	if m.Status.HoldsData != "" && p.Spec.Machine == "" {
+	if h := m.Status.HoldsData; h != "" && p.Spec.Machine == "" && h != dataOfProvision(p.Project, p.Name) {
 		return fmt.Errorf("%w: the disks of the machine hold data", trivet.ErrConflict)
 	}
 	if err := claimable(m); err != nil {

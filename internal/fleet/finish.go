@@ -23,7 +23,7 @@ func (f *Fleet) finish(t *transition) error {
 		err = errors.Join(workflow.Change(&m.Status, workflow.Activate), f.succeeded(t, "Image"), f.keepOne(t))
 		t.recordEnd(f.now())
 	} else {
-		err = f.vacate(t)
+		err = f.vacateKeeping(t)
 	}
 	if err == nil && s.Failure != nil {
 		err = f.weigh(t)
@@ -34,6 +34,20 @@ func (f *Fleet) finish(t *transition) error {
 		f.powerOffFailed(t)
 	}
 	return errors.Join(err, f.finishProvision(t))
+}
+
+// vacateKeeping frees the machine of a run that has failed. One that was to be installed again still has disks of its
+// provision, those that no action names at least: no selector chooses it until it is released.
+func (f *Fleet) vacateKeeping(t *transition) error {
+	kept := ""
+	if t.workflow.Spec.Redeploys != "" {
+		kept = dataOfProvision(t.workflow.Project, t.workflow.Spec.Provision)
+	}
+	err := f.vacate(t)
+	if kept != "" {
+		t.machine.Status.HoldsData = kept
+	}
+	return err
 }
 
 // recordEnd records what a run that succeeded leaves: a machine that is off, or an installed system that is up.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -140,7 +141,9 @@ func (f *Fleet) renderAgain(t *transition, r *Redeployment, address *addressing.
 		return err
 	}
 	r.Run.Spec.Redeploys = p.Status.Workflow
-	r.ID = r.identify()
+	if r.ID, err = r.identify(); err != nil {
+		return err
+	}
 	t.setRun(r.Run, f.now())
 	if err := f.checkShared(t, p); err != nil {
 		return fmt.Errorf("%w: %w", trivet.ErrConflict, err)
@@ -148,14 +151,13 @@ func (f *Fleet) renderAgain(t *transition, r *Redeployment, address *addressing.
 	return nil
 }
 
-// identify returns what differs where something else would be installed, as far as people change it.
-func (r *Redeployment) identify() string {
+// identify returns what differs where something else would be installed: by the actions as they are rendered, of which
+// the disks of the machine are a part.
+func (r *Redeployment) identify() (string, error) {
 	p, h := r.Provision, sha256.New()
-	fmt.Fprintf(h, "%s %s %q %s %d", p.UID, p.Status.MachineUID, p.Status.Workflow, r.Template.UID, r.Template.Revision)
-	for _, image := range r.Run.Spec.Images {
-		fmt.Fprintf(h, " %q %s", image.Name, image.Blob.Digest)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	fmt.Fprintf(h, "%s %s %q ", p.UID, p.Status.MachineUID, p.Status.Workflow)
+	err := json.NewEncoder(h).Encode([]any{r.Run.Spec, r.network})
+	return hex.EncodeToString(h.Sum(nil)[:16]), err
 }
 
 func (f *Fleet) redeploy(t *transition, r *Redeployment, req trivet.RedeployRequest, by string) error {

@@ -142,6 +142,33 @@ func TestFailureOfARedeploy(t *testing.T) {
 	}
 }
 
+// A machine whose redeployment fails by something else than the machine still holds data of its provision, at least on
+// the disks that no action names: no other provision gets it, and its own may be retried there.
+func TestFailedRedeployKeepsTheMachine(t *testing.T) {
+	r := newServed(t, unchanged)
+	r.must(r.redeploy("a", trivet.RedeployRequest{}))
+	m := r.machineNamed("p1")
+	_, err := r.Hello(t.Context(), &trivet.Hello{MAC: m.Spec.NICs[0].MAC, Key: "k", BootID: "b"},
+		auth.BootToken{Machine: "p1", MAC: m.Spec.NICs[0].MAC, Epoch: m.Status.Epoch})
+	r.must(err)
+	r.must(r.Report(t.Context(), &trivet.Sync{Machine: "p1", Epoch: r.machineNamed("p1").Status.Epoch, BootID: "b",
+		Reports: []trivet.Report{{Seq: 1, Action: "work", Attempt: 1, State: trivet.StepFailed, Final: true,
+			Cause: "the image does not fit", Fault: trivet.FaultConfiguration}}}))
+	if m := r.machineNamed("p1").Status; workflow.StateOf(&m) != trivet.MachineAvailable || m.HoldsData != "provision a" {
+		t.Errorf("the machine: %+v", m)
+	}
+	only := map[string]string{"only": "p1"}
+	r.label("p1", only)
+	r.provisionOf("z", trivet.ProvisionSpec{Template: "t", Selector: only})
+	if p := r.provisionNamed("z"); p.Status.Machine == "p1" {
+		t.Error("another provision has the machine")
+	}
+	r.must(r.Retry(t.Context(), "default/a", trivet.RetryRequest{SameMachine: true}, "alice"))
+	if p := r.provisionNamed("a"); p.Status.Machine != "p1" || p.Status.State != trivet.ProvisionRunning {
+		t.Errorf("after a retry on the same machine: %+v", p.Status)
+	}
+}
+
 // A provision that names its machine is redeployed, too, and one with a race has no second machine then.
 func TestRedeployOfOtherProvisions(t *testing.T) {
 	for name, spec := range map[string]trivet.ProvisionSpec{
@@ -250,6 +277,19 @@ func TestPlanOfARedeploy(t *testing.T) {
 		!strings.Contains(err.Error(), "has changed since its plan was shown") {
 		t.Errorf("after a change: %v", err)
 	}
+	again, err := r.PlanRedeploy(t.Context(), "default/a")
+	r.must(err)
+	disk := func(serial string) {
+		t.Helper()
+		r.write(func(tx *store.Tx) error {
+			return r.changeMachine(tx, "p1", func(m *trivet.Machine) { m.Spec.Disk.Serial = serial })
+		})
+	}
+	disk("data")
+	if err := r.redeploy("a", trivet.RedeployRequest{Plan: again.ID}); !errors.Is(err, trivet.ErrConflict) {
+		t.Errorf("after the disk of the machine was changed: %v", err)
+	}
+	disk("")
 	third, err := r.PlanRedeploy(t.Context(), "default/a")
 	r.must(err)
 	if got := workflow.Differences(&third.Former.Spec, &third.Run.Spec, shown); len(got) != 1 ||

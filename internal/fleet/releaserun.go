@@ -165,9 +165,14 @@ func dataOf(st *trivet.MachineStatus, w *trivet.Workflow) string {
 	case st.Provision != "":
 		return "provision " + st.Provision
 	case w != nil && w.Spec.Provision != "":
-		return "provision " + trivet.ShortName(trivet.FullName(w.Project, w.Spec.Provision))
+		return dataOfProvision(w.Project, w.Spec.Provision)
 	}
 	return "unknown"
+}
+
+// dataOfProvision is what HoldsData names a provision by.
+func dataOfProvision(project, name string) string {
+	return "provision " + trivet.ShortName(trivet.FullName(project, name))
 }
 
 // newRelease returns a run that releases a machine. Epochs number the releases of a machine; a deleted machine of its

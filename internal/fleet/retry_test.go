@@ -83,7 +83,7 @@ func TestRetryStep(t *testing.T) {
 	if p := r.provisionNamed("p"); p.Status.State != trivet.ProvisionSucceeded {
 		t.Errorf("the provision: %+v", p.Status)
 	}
-	r.refuses(trivet.RetryRequest{}, "it has succeeded (to install again")
+	r.refuses(trivet.RetryRequest{}, "it has succeeded (to install its machine again")
 }
 
 // A step is not retried on a machine that had another run since: what the former one wrote may be gone.

@@ -14,7 +14,7 @@ func Retry(st trivet.ProvisionStatus, fullName, by string) (trivet.ProvisionStat
 	switch {
 	case st.State == trivet.ProvisionSucceeded:
 		return st, refuse("it has succeeded",
-			"to install again, delete it and create it again: trivet delete%s provision %s")
+			"to install its machine again: trivet redeploy%s %s")
 	case st.State.Waits() && st.Paused != nil:
 		return st, refuse("it is paused", "resume it: trivet resume%s %s")
 	case st.State.Waits():

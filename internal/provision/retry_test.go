@@ -17,7 +17,7 @@ func TestRetry(t *testing.T) {
 		want string
 	}{
 		"succeeded": {trivet.ProvisionStatus{State: trivet.ProvisionSucceeded},
-			"it has succeeded (to install again, delete it and create it again: trivet delete -p a provision web)"},
+			"it has succeeded (to install its machine again: trivet redeploy -p a web)"},
 		"waits":   {trivet.ProvisionStatus{}, "it waits for a machine (watch it: trivet provision -p a web --watch)"},
 		"paused":  {trivet.ProvisionStatus{Paused: pause}, "it is paused (resume it: trivet resume -p a web)"},
 		"running": {trivet.ProvisionStatus{State: trivet.ProvisionRunning}, "its run goes on (watch it: "},
