@@ -2,11 +2,14 @@ package trivet
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
 // Key is a set of secret keys of the cluster that can be rotated. Its record has their IDs, and never a key. There are
-// two: "store", what the values of the store are encrypted with, and "ca", the CA that signs the certificates of heads.
+// four: "ca", the CA that signs the certificates of heads; "store", what the values of the store are encrypted with;
+// "seal", what the values of secrets are encrypted with once more; and "boot", what signs the tokens in boot scripts and
+// seeds.
 type Key struct {
 	Meta
 	Spec   KeySpec   `json:"spec"`
@@ -16,38 +19,50 @@ type Key struct {
 // The names of the records of keys.
 const (
 	StoreKey = "store"
+	SealKey  = "seal"
+	BootKey  = "boot"
 	CAKey    = "ca"
 )
 
-// KeyNames returns the names of the records of keys.
-func KeyNames() []string { return []string{StoreKey, CAKey} }
+// KeyNames returns the names of the records of keys, in the order in which all are rotated: while a stolen CA is trusted,
+// it could be used to request the others.
+func KeyNames() []string { return []string{CAKey, StoreKey, SealKey, BootKey} }
 
 // KeySpec is what operators requested.
 type KeySpec struct {
 	// Rotations counts the rotations that were requested.
 	Rotations int64 `json:"rotations,omitempty"`
-	// Grace is how long both CAs are trusted before the new one signs, so that clients follow. Only the CA
-	// has it.
+	// Grace is, of the CA, how long both are trusted before the new one signs, so that clients follow; of the boot key,
+	// how long tokens of the old one are valid. The others have none.
 	Grace Duration `json:"grace,omitempty"`
 }
 
 // RotateRequest is the body of a request to rotate a key. It may be left out.
 type RotateRequest struct {
-	// Grace is [KeySpec.Grace] of a CA; nil: the default.
+	// Grace is [KeySpec.Grace]; nil: the default.
 	Grace *Duration `json:"grace,omitempty"`
 }
 
-// The default of [KeySpec.Grace], and its bounds.
+// The bounds of [KeySpec.Grace].
 const (
-	MinGrace     = Duration(time.Second)
-	DefaultGrace = Duration(10 * time.Minute)
-	MaxGrace     = Duration(24 * time.Hour)
+	MinGrace = Duration(time.Second)
+	MaxGrace = Duration(24 * time.Hour)
 )
+
+// DefaultGrace returns the default of [KeySpec.Grace] of a key; 0: it has none.
+func DefaultGrace(name string) Duration {
+	switch name {
+	case CAKey:
+		return Duration(10 * time.Minute)
+	case BootKey: // from the boot script to the first boot of the installed system
+		return Duration(time.Hour)
+	}
+	return 0
+}
 
 // KeyStatus is the keys, and the progress of a rotation.
 type KeyStatus struct {
-	// Active is the ID of the key in use; empty: it was never rotated. The ID of a key of the store has 8 hex digits,
-	// and that of a CA is its pin.
+	// Active is the ID of the key in use; empty: it was never rotated. It has 8 hex digits; that of a CA is its pin.
 	Active string `json:"active,omitempty"`
 	// Next is the ID of the key that replaces it, until it does.
 	Next string `json:"next,omitempty"`
@@ -59,7 +74,7 @@ type KeyStatus struct {
 	Reason string `json:"reason,omitempty"`
 	// Rotations counts the rotations that are complete.
 	Rotations int64 `json:"rotations,omitempty"`
-	// Until is how long clients have at least to follow to a new CA, before it signs.
+	// Until is when the grace is over, at the earliest.
 	Until time.Time `json:"until,omitzero"`
 	// Started is when the rotation started.
 	Started time.Time `json:"started,omitzero"`
@@ -79,8 +94,8 @@ type KeyPhase string
 // The phases, in their order.
 const (
 	KeyDistributing KeyPhase = "distributing" // all heads get the new key, and nothing uses it yet
-	KeyFollowing    KeyPhase = "following"    // of the CA: all heads trust both, and clients learn that
-	KeyResealing    KeyPhase = "resealing"    // of the store: what is encrypted with the old one is encrypted again
+	KeyFollowing    KeyPhase = "following"    // of the CA and the boot key: both are valid for the grace
+	KeyResealing    KeyPhase = "resealing"    // of store and secrets: what is under the old one is encrypted again
 	KeySigning      KeyPhase = "signing"      // of the CA: the new one signs the certificates of all heads
 	KeyDropping     KeyPhase = "dropping"     // nothing needs the old one; all heads drop it
 )
@@ -92,13 +107,13 @@ func (k *Key) Rotating() bool { return k.Spec.Rotations > k.Status.Rotations }
 func (k *Key) Validate() error {
 	var p problems
 	if !slices.Contains(KeyNames(), k.Name) {
-		p.add("name", "is %q; the only keys with a record are %q and %q", k.Name, StoreKey, CAKey)
+		p.add("name", "is %q; the only keys with a record are %s", k.Name, strings.Join(KeyNames(), ", "))
 	}
-	switch g := k.Spec.Grace; {
-	case k.Name == CAKey && (g < MinGrace || g > MaxGrace):
+	switch g, has := k.Spec.Grace, DefaultGrace(k.Name) > 0; {
+	case has && (g < MinGrace || g > MaxGrace):
 		p.add("spec.grace", "is %s; must be from %s to %s", g, MinGrace, MaxGrace)
-	case k.Name != CAKey && g != 0:
-		p.add("spec.grace", "is for the key %q only", CAKey)
+	case !has && g != 0:
+		p.add("spec.grace", "is for the keys %q and %q only", BootKey, CAKey)
 	}
 	return p.err()
 }

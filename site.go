@@ -142,12 +142,43 @@ type HeadStatus struct {
 	Fenced bool `json:"fenced,omitempty"`
 	// StoreKeys are the IDs of the keys of the store that it holds. The first is the one that it writes with.
 	StoreKeys []string `json:"storeKeys,omitempty"`
+	// SealKeys are the IDs of the keys of secrets that it holds, likewise.
+	SealKeys []string `json:"sealKeys,omitempty"`
+	// BootKeys are the IDs of the keys of boot tokens that it holds, likewise.
+	BootKeys []string `json:"bootKeys,omitempty"`
 	// StoredCAs are the pins of the CAs that it has on its disk. The first signs from its next start on.
 	StoredCAs []string `json:"storedCAs,omitempty"`
 	// CAs are the pins of the CAs that it uses since its last start. The first has signed its certificate.
 	CAs []string `json:"cas,omitempty"`
 	// DHCP are the addresses from which it serves DHCP.
 	DHCP []netip.Addr `json:"dhcp,omitempty"`
+}
+
+// Keys returns the IDs of the keys of a name that the head holds: see [KeyNames].
+func (s *HeadStatus) Keys(name string) []string {
+	switch name {
+	case StoreKey:
+		return s.StoreKeys
+	case SealKey:
+		return s.SealKeys
+	case BootKey:
+		return s.BootKeys
+	case CAKey:
+		return s.StoredCAs
+	}
+	return nil
+}
+
+// SetKeys sets what Keys returns, of a ring of keys.
+func (s *HeadStatus) SetKeys(name string, ids []string) {
+	switch name {
+	case StoreKey:
+		s.StoreKeys = ids
+	case SealKey:
+		s.SealKeys = ids
+	case BootKey:
+		s.BootKeys = ids
+	}
 }
 
 // Serves reports whether clients and machines may use the head: it is a full head and not being removed.

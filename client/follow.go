@@ -1,13 +1,15 @@
 package client
 
 import (
-	"errors"
+	"cmp"
+	"fmt"
+	"os"
 
 	"github.com/trivet-project/trivet"
 )
 
 // Follow makes the client trust the cluster's CAs of these pins, separated by commas, instead of those of its
-// configuration: a response has said that they were changed, or did so to a program before. It changes nothing where
+// configuration: a response has reported that they were changed, to this program or to one before. It changes nothing where
 // the client trusts certificates in PEM, and where the pins are empty or not valid.
 func (c *Client) Follow(trust string) {
 	if c.pinned != nil && trust != "" {
@@ -32,24 +34,22 @@ func (p *pinned) follow(trust string) {
 	}
 }
 
-// SaveTrust replaces the pins of a context in the config file, where they still are the former ones. It does nothing
-// where the context is not from the file: see [Environment].
+// SaveTrust replaces the pins of a context in the config file, where they are the former ones. context is as for
+// [Environment]. It returns [trivet.ErrNotFound] where the pins are not from the file, but from the environment, or from
+// [AdminFile], which the head changes itself.
 func SaveTrust(context, former, trust string) error {
 	path, err := FilePath()
 	if err != nil {
 		return err
 	}
 	f, err := ReadFile(path)
-	if errors.Is(err, trivet.ErrNotFound) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
-	name := f.Name(context)
+	name := f.Name(cmp.Or(context, os.Getenv("TRIVET_CONTEXT")))
 	c, ok := f.Contexts[name]
 	if !ok || c.Trust != former {
-		return nil
+		return fmt.Errorf("save the pins: %w: context %q of %s has not the former ones", trivet.ErrNotFound, name, path)
 	}
 	c.Trust = trust
 	f.Contexts[name] = c

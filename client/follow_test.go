@@ -41,8 +41,8 @@ func TestClientFollowsTheCA(t *testing.T) {
 		t.Errorf("with the same CA: %v, %v", err, stored)
 	}
 	both := old.keys.CA.Trust() + "," + next.keys.CA.Trust()
-	for _, said := range []string{both, "sha256:1", both + ",", "", both} { // what is not valid changes nothing
-		trust.Store(said)
+	for _, pins := range []string{both, "sha256:1", both + ",", "", both} { // what is not valid changes nothing
+		trust.Store(pins)
 		if err := call(); err != nil {
 			t.Error(err)
 		}
@@ -69,29 +69,34 @@ func TestClientFollowsTheCA(t *testing.T) {
 func TestSaveTrust(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	t.Setenv("TRIVET_CONFIG", path)
-	if err := client.SaveTrust("", "old", "new"); err != nil {
+	if err := client.SaveTrust("", "old", "new"); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("without a file: %v", err)
 	}
 	file := client.File{Current: "a", Contexts: map[string]client.Context{
 		"a": {Endpoints: []string{"https://a"}, Trust: "old", Token: "1"},
 		"b": {Endpoints: []string{"https://b"}, Trust: "old", Token: "2"},
+		"c": {Endpoints: []string{"https://c"}, Trust: "old", Token: "3"},
 	}}
 	if err := file.Write(path); err != nil {
 		t.Fatal(err)
 	}
-	for _, context := range []string{"", "c"} {
-		if err := client.SaveTrust(context, "old", "new"); err != nil {
+	if err := client.SaveTrust("", "old", "new"); err != nil {
+		t.Error(err)
+	}
+	for context, former := range map[string]string{"b": "older", "d": "old"} {
+		if err := client.SaveTrust(context, former, "new"); !errors.Is(err, trivet.ErrNotFound) {
 			t.Errorf("context %q: %v", context, err)
 		}
 	}
-	if err := client.SaveTrust("b", "older", "new"); err != nil {
-		t.Error(err)
+	t.Setenv("TRIVET_CONTEXT", "c")
+	if err := client.SaveTrust("", "old", "new"); err != nil {
+		t.Errorf("by TRIVET_CONTEXT: %v", err)
 	}
 	got, err := client.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, b := got.Contexts["a"], got.Contexts["b"]; a.Trust != "new" || a.Token != "1" || b.Trust != "old" ||
+	if a, b := got.Contexts["a"], got.Contexts["b"]; a.Trust != "new" || a.Token != "1" || b.Trust != "old" || got.Contexts["c"].Trust != "new" ||
 		got.Current != "a" {
 		t.Errorf("the file is %+v", got)
 	}

@@ -68,11 +68,14 @@ func runServer(ctx context.Context, cfg server.Config) error {
 		return err
 	}
 	err = s.Run(ctx)
-	restart := errors.Is(err, server.ErrRestart) && ctx.Err() == nil
+	restart := errors.Is(err, server.ErrRestart)
+	if restart {
+		err = nil
+	}
 	if !errors.Is(err, server.ErrStuck) {
 		err = errors.Join(err, s.Close())
 	}
-	if restart && !errors.Is(err, server.ErrStuck) {
+	if restart && err == nil && ctx.Err() == nil {
 		return execSelf()
 	}
 	if errors.Is(err, server.ErrStuck) { // for a report of the error; the program exits without it

@@ -16,16 +16,21 @@ const mask = trivet.Sealed + "hidden"
 
 // admitSecret seals new values. A value equal to the stored one keeps its sealed form, so that applying a file
 // again changes nothing.
-func (h *Handler) admitSecret(_ *change, old, next *trivet.Secret) error {
+func (h *Handler) admitSecret(c *change, old, next *trivet.Secret) error {
 	if next == nil {
 		return nil
+	}
+	active, err := h.Fleet.SealKey(c.tx)
+	if err != nil {
+		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(next.Spec.Data)) {
 		value, stored := next.Spec.Data[key], ""
 		if old != nil {
 			stored = old.Spec.Data[key]
 		}
-		sealed, err := h.sealed(auth.FieldRef{Kind: "Secret", Name: next.FullName(), Field: key}, value, stored)
+		sealed, err := h.sealed(auth.FieldRef{Kind: "Secret", Name: next.FullName(), Field: key}, value, stored,
+			active)
 		if err != nil {
 			return err
 		}
@@ -34,7 +39,8 @@ func (h *Handler) admitSecret(_ *change, old, next *trivet.Secret) error {
 	return nil
 }
 
-func (h *Handler) sealed(at auth.FieldRef, value, stored string) (string, error) {
+// sealed returns the sealed form of a value, with the key of an ID.
+func (h *Handler) sealed(at auth.FieldRef, value, stored, key string) (string, error) {
 	switch {
 	case stored != "" && (value == mask || value == stored):
 		return stored, nil
@@ -46,7 +52,7 @@ func (h *Handler) sealed(at auth.FieldRef, value, stored string) (string, error)
 			return stored, nil
 		}
 	}
-	text, err := h.Keys.Sealer.Seal(at, auth.Secret(value))
+	text, err := h.Keys.Sealer.Seal(at, auth.Secret(value), key)
 	if err != nil {
 		return "", fmt.Errorf("spec.data.%s: %w", at.Field, err)
 	}

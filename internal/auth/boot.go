@@ -54,7 +54,7 @@ func (k *Keys) SignBoot(t BootToken) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("sign boot token: %w", err)
 	}
-	return body + "~" + bootMAC(k.boot.First(), body), nil
+	return body + "~" + bootMAC(k.Ring(trivet.BootKey).First(), body), nil
 }
 
 // VerifyBoot verifies the text of a boot token for a purpose, or returns [trivet.ErrUnauthenticated].
@@ -93,7 +93,7 @@ func (k *Keys) signedBoot(body, signature string) bool {
 	if err != nil {
 		return false
 	}
-	key, ok := k.boot.Get(id)
+	key, ok := k.Ring(trivet.BootKey).Get(id)
 	return ok && hmac.Equal([]byte(signature), []byte(bootMAC(key, body)))
 }
 

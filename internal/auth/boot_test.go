@@ -41,10 +41,10 @@ func TestBootToken(t *testing.T) {
 		"empty":           func() (BootToken, error) { return keys.VerifyBoot(PurposeBoot, "", day) },
 		"signature cut":   func() (BootToken, error) { return keys.VerifyBoot(PurposeBoot, text[:len(text)-1], day) },
 		"signature only": func() (BootToken, error) {
-			return keys.VerifyBoot(PurposeBoot, "~"+bootMAC(keys.boot.First(), ""), day)
+			return keys.VerifyBoot(PurposeBoot, "~"+bootMAC(keys.Ring(trivet.BootKey).First(), ""), day)
 		},
 		"signed, not ours": func() (BootToken, error) {
-			return keys.VerifyBoot(PurposeBoot, "tb1~x~"+bootMAC(keys.boot.First(), "tb1~x"), day)
+			return keys.VerifyBoot(PurposeBoot, "tb1~x~"+bootMAC(keys.Ring(trivet.BootKey).First(), "tb1~x"), day)
 		},
 	}
 	for name, verify := range refused {
@@ -90,11 +90,11 @@ func FuzzVerifyBoot(f *testing.F) {
 	f.Add("tb1~boot~m~525400123456~+7~99999999999999999999")
 	f.Add("tb1~~~~~")
 	f.Fuzz(func(t *testing.T, body string) {
-		b, err := keys.VerifyBoot(PurposeBoot, body+"~"+bootMAC(keys.boot.First(), body), time.Unix(0, 0))
+		b, err := keys.VerifyBoot(PurposeBoot, body+"~"+bootMAC(keys.Ring(trivet.BootKey).First(), body), time.Unix(0, 0))
 		if err != nil {
 			return
 		}
-		if again, err := keys.SignBoot(b); err != nil || again != body+"~"+bootMAC(keys.boot.First(), body) {
+		if again, err := keys.SignBoot(b); err != nil || again != body+"~"+bootMAC(keys.Ring(trivet.BootKey).First(), body) {
 			t.Errorf("%q became %q, %v", body, again, err)
 		}
 	})

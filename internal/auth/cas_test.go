@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,6 +94,50 @@ func blocksOf(t *testing.T, text []byte) *x509.Certificate {
 	return mustCA(x509.ParseCertificate(blocks(text)[0].Bytes))(t)
 }
 
+// A head that was away while the CA was replaced learns it from the server's chain; of a server of another cluster, or of
+// one that only has the certificate of the successor, it does not.
+func TestReplaced(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "keys")
+	k := mustCA(Init(dir, "c1"))(t)
+	former := k.CA
+	connect := func(root *Root, chain *tls.Certificate) error {
+		server, client := net.Pipe()
+		defer server.Close()
+		defer client.Close()
+		go func() { _ = tls.Server(server, &tls.Config{Certificates: []tls.Certificate{*chain}}).Handshake() }()
+		cfg := root.PeerTLS(func() (*tls.Certificate, error) { return chain, nil })
+		cfg.ServerName = "127.0.0.1"
+		return tls.Client(client, cfg).Handshake()
+	}
+	names := func() []string { return []string{"127.0.0.1"} }
+	for i := range maxLinks + 1 {
+		next := mustCA(k.CreateCA(dir))(t)
+		if err := k.UseCAs(dir, []string{next}); err != nil {
+			t.Fatal(err)
+		}
+		k = reload(t, dir)
+		chain := mustCA(k.CA.ServerCert(names, time.Now).GetCertificate(nil))(t)
+		if err := connect(&k.CA.Root, chain); err != nil {
+			t.Errorf("by the present CA: %v", err)
+		}
+		err := connect(&former.Root, chain)
+		if got := former.Replaced(err); err == nil || got != (i < maxLinks) {
+			t.Errorf("after %d rotations: %t, %v", i+1, got, err)
+		}
+		if i == 0 {
+			other := mustCA(Init(filepath.Join(t.TempDir(), "keys"), "c1"))(t)
+			forged := mustCA(other.CA.ServerCert(names, time.Now).GetCertificate(nil))(t)
+			if err := connect(&former.Root, forged); err == nil || former.Replaced(err) {
+				t.Errorf("by a CA of the same name: %v", err)
+			}
+			forged.Certificate = append(forged.Certificate, chain.Certificate[1:]...)
+			if err := connect(&former.Root, forged); err == nil || former.Replaced(err) {
+				t.Errorf("with the certificates of the successor: %v", err)
+			}
+		}
+	}
+}
+
 // A key that names a CA of long ago accepts the CAs that followed, and no other CA of that name.
 func TestFollows(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
@@ -118,35 +163,30 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// After a crash at any write of a change the directory can be read, and the change can be made again.
+// A change that fails at any of its files leaves a directory that can be read, and can be made again.
 func TestChangeOfCAsSurvivesACrash(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "keys")
-	k := mustCA(Init(dir, "c1"))(t)
-	old := k.CA.Pins()[0]
-	next := mustCA(k.CreateCA(dir))(t)
-	before := k.Bundle()
-	if err := k.UseCAs(dir, []string{next}); err != nil {
-		t.Fatal(err)
-	}
-	after := k.Bundle()
-	for _, crashed := range [][]string{{}, {fileCACert}, {fileCACert, fileCAKey}} { // the order of the writes
-		b := Bundle{}
-		for name := range before {
-			b[name] = before[name]
-			if slices.Contains(crashed, name) {
-				b[name] = after[name]
+	for _, change := range []func(k *Keys, dir, next string) error{
+		func(k *Keys, dir, _ string) error { _, err := k.CreateCA(dir); return err },
+		func(k *Keys, dir, next string) error { return k.UseCAs(dir, []string{next}) },
+	} {
+		for _, blocked := range []string{fileCAKey, fileFormerCAs, fileCACert} {
+			dir := filepath.Join(t.TempDir(), "keys")
+			k := mustCA(Init(dir, "c1"))(t)
+			next := mustCA(k.CreateCA(dir))(t)
+			path := filepath.Join(dir, blocked)
+			text := mustCA(os.ReadFile(path))(t)
+			if err := errors.Join(os.Remove(path), os.MkdirAll(filepath.Join(path, "x"), 0o700)); err != nil {
+				t.Fatal(err)
 			}
-		}
-		again := filepath.Join(t.TempDir(), "keys")
-		if err := writeDir(again, b); err != nil {
-			t.Fatal(err)
-		}
-		read := reload(t, again)
-		if err := read.UseCAs(again, []string{next}); err != nil {
-			t.Errorf("after the writes of %v: %v", crashed, err)
-		}
-		if got := reload(t, again); !slices.Equal(got.CA.Pins(), []string{next}) || got.CA.Matches(old) {
-			t.Errorf("after the writes of %v: %v", crashed, got.CA.Pins())
+			failed := change(k, dir, next)
+			if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, text, modeOf(blocked))); err != nil {
+				t.Fatal(err)
+			}
+			read := reload(t, dir)
+			if err := change(read, dir, next); err != nil && failed != nil {
+				t.Errorf("again, after %s could not be written: %v", blocked, err)
+			}
+			reload(t, dir)
 		}
 	}
 }

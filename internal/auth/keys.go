@@ -20,11 +20,12 @@ import (
 const (
 	fileCACert    = "ca.pem"
 	fileCAKey     = "ca-key.pem"
-	fileFormerCAs = "ca-former.pem" // see successors.go; not there before the CA was rotated
-	fileBootCA    = "boot-ca.pem"   // certificate and key
-	fileBoot      = "boot.keys"     // keyrings, see internal/keyring
-	fileSeal      = "seal.keys"     // of secrets
-	fileStore     = "store.keys"    // of the values of the store
+	fileFormerCAs = "ca-former.pem"             // see successors.go; not there before the CA was rotated
+	fileBootCA    = "boot-ca.pem"               // certificate and key
+	fileBoot      = trivet.BootKey + ringSuffix // keyrings, see internal/keyring
+	fileSeal      = trivet.SealKey + ringSuffix
+	fileStore     = trivet.StoreKey + ringSuffix
+	ringSuffix    = ".keys"
 )
 
 var keyFiles = []string{fileCACert, fileCAKey, fileFormerCAs, fileBootCA, fileBoot, fileSeal, fileStore}
@@ -35,19 +36,17 @@ func public(name string) bool { return name == fileCACert || name == fileFormerC
 // maxKeyFile bounds each file of a key directory, in bytes.
 const maxKeyFile = 64 << 10
 
-// Keys is the keys of a full head. It is safe for concurrent use. Only the keys of the store's values change; CAs change
-// in the directory, for the next start.
+// Keys is the keys of a full head. It is safe for concurrent use. Keyrings change; CAs change in the directory, for the
+// next start.
 type Keys struct {
 	CA     *CA // of the start
 	BootCA *BootCA
-	Sealer *Sealer
-	boot   keyring.Ring
-	seal   keyring.Ring
-	values *keyring.Cipher // with the keys of store
+	Sealer *Sealer         // with the ring of trivet.SealKey
+	values *keyring.Cipher // with the ring of trivet.StoreKey
 
 	mu     sync.Mutex
-	store  keyring.Ring // guarded by mu
-	bundle Bundle       // guarded by mu; the directory as it is
+	rings  map[string]keyring.Ring // guarded by mu; by the name of the key
+	bundle Bundle                  // guarded by mu; the directory as it is
 }
 
 // Bundle is the contents of a key directory by file name, for a joining full head or a backup. All of it is secret.
@@ -113,37 +112,41 @@ func Load(dir string) (*Keys, error) {
 	return keys, nil
 }
 
-// Store returns the keys of the values of the store.
-func (k *Keys) Store() keyring.Ring {
+// Ring returns the keys of a name: [trivet.StoreKey], [trivet.SealKey] or [trivet.BootKey].
+func (k *Keys) Ring(name string) keyring.Ring {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.store
+	return k.rings[name]
 }
 
-// Values returns the cipher of the values of the store, which always has the keys of Store.
+// Values returns the cipher of the values of the store, which always has the keys of its ring.
 func (k *Keys) Values() *keyring.Cipher { return k.values }
 
-// ChangeStore replaces the keys of the store's values by what change returns, in the directory, synced, and then in
-// use.
-func (k *Keys) ChangeStore(dir string, change func(keyring.Ring) (keyring.Ring, error)) error {
+// ChangeRing replaces the keys of a name by what change returns, in the directory, synced, and then in use.
+func (k *Keys) ChangeRing(dir, name string, change func(keyring.Ring) (keyring.Ring, error)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	ring, err := change(k.store)
+	ring, err := change(k.rings[name])
 	if err != nil {
 		return err
 	}
-	text := ring.Text()
-	if bytes.Equal(text, k.bundle[fileStore]) {
+	text, file := ring.Text(), name+ringSuffix
+	if bytes.Equal(text, k.bundle[file]) {
 		return nil
 	}
 	if _, err := keyring.Parse(text); err != nil { // the next start must be able to read it
-		return fmt.Errorf("%s: %w", fileStore, err)
+		return fmt.Errorf("%s: %w", file, err)
 	}
-	if err := k.replaceFile(dir, fileStore, text); err != nil {
+	if err := k.replaceFile(dir, file, text); err != nil {
 		return err
 	}
-	k.store = ring
-	k.values.Use(ring)
+	k.rings[name] = ring
+	switch name {
+	case trivet.StoreKey:
+		k.values.Use(ring)
+	case trivet.SealKey:
+		k.Sealer.cipher.Use(ring)
+	}
 	return nil
 }
 
@@ -189,13 +192,13 @@ func parseKeys(b Bundle) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Keys{CA: ca, BootCA: bootCA, bundle: Bundle{}}
-	for name, ring := range map[string]*keyring.Ring{fileBoot: &k.boot, fileSeal: &k.seal, fileStore: &k.store} {
-		if *ring, err = keyring.Parse(b[name]); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+	k := &Keys{CA: ca, BootCA: bootCA, bundle: Bundle{}, rings: map[string]keyring.Ring{}}
+	for _, name := range []string{trivet.StoreKey, trivet.SealKey, trivet.BootKey} {
+		if k.rings[name], err = keyring.Parse(b[name+ringSuffix]); err != nil {
+			return nil, fmt.Errorf("%s: %w", name+ringSuffix, err)
 		}
 	}
-	k.Sealer, k.values = NewSealer(k.seal), keyring.NewCipher(k.store)
+	k.Sealer, k.values = NewSealer(k.rings[trivet.SealKey]), keyring.NewCipher(k.rings[trivet.StoreKey])
 	for _, name := range keyFiles {
 		if data, ok := b[name]; ok {
 			k.bundle[name] = bytes.Clone(data)

@@ -72,7 +72,7 @@ func TestInstallCopiesTheKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := a.Sealer.Seal(FieldRef{Kind: "Secret", Name: "bmc"}, "hunter2")
+	sealed, err := a.Sealer.Seal(FieldRef{Kind: "Secret", Name: "bmc"}, "hunter2", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,16 +147,16 @@ func TestInitRefusesBadClusterID(t *testing.T) {
 }
 
 // The keys of the store are replaced on the disk first, and then in use. What cannot be written is not used.
-func TestChangeStore(t *testing.T) {
+func TestChangeRing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	keys, err := Init(dir, "c1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, next := keys.Store().First().ID(), keyring.New()
+	old, next := keys.Ring(trivet.StoreKey).First().ID(), keyring.New()
 	add := func(r keyring.Ring) (keyring.Ring, error) { return r.With(next, next), nil }
-	if err := keys.ChangeStore(filepath.Join(dir, "missing"), add); !errors.Is(err, trivet.ErrUnavailable) ||
-		keys.Values().Has(next.ID()) || len(keys.Store().IDs()) != 1 {
+	if err := keys.ChangeRing(filepath.Join(dir, "missing"), trivet.StoreKey, add); !errors.Is(err, trivet.ErrUnavailable) ||
+		keys.Values().Has(next.ID()) || len(keys.Ring(trivet.StoreKey).IDs()) != 1 {
 		t.Errorf("a key that is not on the disk: %v", err)
 	}
 	use := func(r keyring.Ring) (keyring.Ring, error) { return r.Keep(next.ID(), nil), nil }
@@ -173,14 +173,14 @@ func TestChangeStore(t *testing.T) {
 		{use, []string{next.ID().String(), old.String()}},
 		{only, []string{next.ID().String()}},
 	} {
-		if err := keys.ChangeStore(dir, c.change); err != nil {
+		if err := keys.ChangeRing(dir, trivet.StoreKey, c.change); err != nil {
 			t.Fatal(err)
 		}
 		loaded, err := Load(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(c.want, loaded.Store().IDs()) + cmp.Diff(loaded.Bundle(), keys.Bundle()); diff != "" {
+		if diff := cmp.Diff(c.want, loaded.Ring(trivet.StoreKey).IDs()) + cmp.Diff(loaded.Bundle(), keys.Bundle()); diff != "" {
 			t.Error(diff)
 		}
 		_, _, err = keys.Values().Open(box, nil)
@@ -193,7 +193,7 @@ func TestChangeStore(t *testing.T) {
 		many = append(many, keyring.New())
 	}
 	tooMany := func(r keyring.Ring) (keyring.Ring, error) { return r.With(many...), nil }
-	if err := keys.ChangeStore(dir, tooMany); !errors.Is(err, trivet.ErrInvalid) {
+	if err := keys.ChangeRing(dir, trivet.StoreKey, tooMany); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("too many keys: %v", err)
 	}
 }

@@ -29,16 +29,27 @@ type FieldRef struct {
 // concurrent use.
 type Sealer struct{ cipher *keyring.Cipher }
 
-// NewSealer returns a Sealer with the keys of a ring. To rotate a key, add the new one on every head, then make it the
-// first on every head, then seal all secrets again, then remove the old one.
+// NewSealer returns a Sealer with the keys of a ring.
 func NewSealer(keys keyring.Ring) *Sealer { return &Sealer{keyring.NewCipher(keys)} }
 
-// Seal encrypts a secret for one field.
-func (s *Sealer) Seal(at FieldRef, secret Secret) (string, error) {
+// Seal encrypts a secret for one field with the key of an ID; empty: the first. It returns [trivet.ErrUnavailable] where
+// this head does not have that key.
+func (s *Sealer) Seal(at FieldRef, secret Secret, key string) (string, error) {
 	if len(secret) > MaxSealed {
 		return "", fmt.Errorf("seal %s: %w: %d bytes; at most %d", at, trivet.ErrTooLarge, len(secret), MaxSealed)
 	}
-	return sealPrefix + base64.RawURLEncoding.EncodeToString(s.cipher.Seal([]byte(secret), at.bytes())), nil
+	id := s.cipher.First()
+	if key != "" {
+		var err error
+		if id, err = keyring.ParseID(key); err != nil {
+			return "", fmt.Errorf("seal %s: %w", at, err)
+		}
+	}
+	box, err := s.cipher.SealWith(id, []byte(secret), at.bytes())
+	if err != nil {
+		return "", fmt.Errorf("seal %s: %w: key %s: %w", at, trivet.ErrUnavailable, id, err)
+	}
+	return sealPrefix + base64.RawURLEncoding.EncodeToString(box), nil
 }
 
 // Open decrypts a secret that was sealed for this field, or returns [trivet.ErrInvalid].
@@ -67,12 +78,26 @@ func (s *Sealer) Open(at FieldRef, text string) (Secret, error) {
 
 // MissingKey returns the ID of the key of a sealed text, if this head does not have it.
 func (s *Sealer) MissingKey(text string) (id string, missing bool) {
-	coded, _ := strings.CutPrefix(text, sealPrefix)
-	box, err := base64.RawURLEncoding.Strict().DecodeString(coded)
-	if key, ok := keyring.IDOf(box); ok && err == nil && !s.cipher.Has(key) {
+	key, ok := sealedWith(text)
+	if ok && !s.cipher.Has(key) {
 		return key.String(), true
 	}
 	return "", false
+}
+
+// SealedWith returns the ID of the key of a sealed text; empty where it is none.
+func SealedWith(text string) string {
+	if key, ok := sealedWith(text); ok {
+		return key.String()
+	}
+	return ""
+}
+
+func sealedWith(text string) (keyring.ID, bool) {
+	coded, _ := strings.CutPrefix(text, sealPrefix)
+	box, err := base64.RawURLEncoding.Strict().DecodeString(coded)
+	key, ok := keyring.IDOf(box)
+	return key, ok && err == nil
 }
 
 func (p FieldRef) String() string { return fmt.Sprintf("%s %s %s", p.Kind, p.Name, p.Field) }

@@ -23,7 +23,7 @@ func sealer(keys ...keyring.Key) *Sealer { return NewSealer(keyring.Of(keys[0], 
 
 func TestSealedOpensOnlyInItsPlace(t *testing.T) {
 	s := sealer(keyring.New())
-	text, err := s.Seal(bmcPassword, "hunter2")
+	text, err := s.Seal(bmcPassword, "hunter2", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,14 +42,14 @@ func TestSealedOpensOnlyInItsPlace(t *testing.T) {
 			t.Errorf("opened with byte %d changed: %q", i, got.Reveal())
 		}
 	}
-	again, _ := s.Seal(bmcPassword, "hunter2")
+	again, _ := s.Seal(bmcPassword, "hunter2", "")
 	if again == text {
 		t.Error("the same secret seals to the same text")
 	}
-	if _, err := s.Seal(bmcPassword, Secret(make([]byte, MaxSealed+1))); !errors.Is(err, trivet.ErrTooLarge) {
+	if _, err := s.Seal(bmcPassword, Secret(make([]byte, MaxSealed+1)), ""); !errors.Is(err, trivet.ErrTooLarge) {
 		t.Errorf("seal too much: %v", err)
 	}
-	if largest, err := s.Seal(bmcPassword, Secret(make([]byte, MaxSealed))); err != nil {
+	if largest, err := s.Seal(bmcPassword, Secret(make([]byte, MaxSealed)), ""); err != nil {
 		t.Error(err)
 	} else if _, err := s.Open(bmcPassword, largest); err != nil {
 		t.Errorf("open the largest: %v", err)
@@ -58,12 +58,12 @@ func TestSealedOpensOnlyInItsPlace(t *testing.T) {
 
 func TestSealingKeyRotation(t *testing.T) {
 	one, two := keyring.New(), keyring.New()
-	old, err := sealer(one).Seal(bmcPassword, "hunter2")
+	old, err := sealer(one).Seal(bmcPassword, "hunter2", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	given, turned, done := sealer(one, two), sealer(two, one), sealer(two)
-	fresh, err := turned.Seal(bmcPassword, "hunter2")
+	fresh, err := turned.Seal(bmcPassword, "hunter2", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestSealingKeyRotation(t *testing.T) {
 
 func FuzzOpen(f *testing.F) {
 	s := sealer(keyring.New())
-	good, err := s.Seal(bmcPassword, "hunter2")
+	good, err := s.Seal(bmcPassword, "hunter2", "")
 	if err != nil {
 		f.Fatal(err)
 	}

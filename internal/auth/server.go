@@ -94,7 +94,11 @@ func (c *CA) issueServer(names []string, now time.Time) (*tls.Certificate, error
 	if err != nil {
 		return nil, fmt.Errorf("issue server certificate: %w", err)
 	}
-	return signServer(serverTemplate(names, now), c.certs[0], key, c.key)
+	cert, err := signServer(serverTemplate(names, now), c.certs[0], key, c.key)
+	if err == nil {
+		cert.Certificate = append(cert.Certificate, c.links()...)
+	}
+	return cert, err
 }
 
 // signServer signs the certificate of a server's key by a CA, and returns both with the chain.

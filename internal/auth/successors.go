@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"crypto/ecdsa"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +17,8 @@ import (
 
 // A CA that is replaced signs a certificate of its successor (a cross-certificate, RFC 5280 section 3.2). Both are kept
 // in ca-former.pem, so that what names a former CA and cannot be changed, which is a recovery key on paper, also accepts
-// the CAs that followed it. Connections are never verified by them.
+// the CAs that followed it. Heads send the latest of them, so that a head that was removed before the rotation learns
+// that it does not belong to the cluster any more: see [Root.Replaced]. No connection is accepted because of them.
 
 // maxFormer bounds the certificates in ca-former.pem: two for each rotation. The oldest are dropped.
 const maxFormer = 32
@@ -45,6 +48,48 @@ func (c *CA) successor(next *x509.Certificate) ([]byte, error) {
 	return der, nil
 }
 
+// maxLinks bounds the certificates of successors that heads send: a head that was away for more rotations is not notified.
+const maxLinks = 3
+
+// links returns the certificates, in DER, by which the last CAs signed their successors.
+func (c *CA) links() (chain [][]byte) {
+	for cert := c.certs[0]; len(chain) < maxLinks; {
+		link, former := c.link(cert)
+		if link == nil {
+			break
+		}
+		chain = append(chain, link.Raw)
+		cert = former
+	}
+	return chain
+}
+
+// maxChain bounds the certificates of a server that are looked at.
+const maxChain = 8
+
+// Replaced reports whether a connection failed since its server has a certificate of a CA that followed one of these:
+// the caller was not there when the CA was replaced, so it is no member any more.
+func (r *Root) Replaced(err error) bool {
+	var failed *tls.CertificateVerificationError
+	if !errors.As(err, &failed) || len(failed.UnverifiedCertificates) == 0 {
+		return false
+	}
+	chain := failed.UnverifiedCertificates[:min(maxChain, len(failed.UnverifiedCertificates))]
+	followed := slices.Clone(r.certs)
+	for range chain { // each adds one at least, or nothing follows
+		for _, cert := range chain[1:] {
+			if cert.IsCA && !slices.ContainsFunc(followed, cert.Equal) && signedByOne(cert, followed) {
+				followed = append(followed, cert)
+			}
+		}
+	}
+	return signedByOne(chain[0], followed[len(r.certs):])
+}
+
+func signedByOne(cert *x509.Certificate, cas []*x509.Certificate) bool {
+	return slices.ContainsFunc(cas, func(ca *x509.Certificate) bool { return cert.CheckSignatureFrom(ca) == nil })
+}
+
 // Follows reports whether the CA has one of these pins, separated by commas, or follows a CA that has: each CA since
 // then was signed by the one before.
 func (c *CA) Follows(trust string) bool {
@@ -68,9 +113,15 @@ func (c *CA) Follows(trust string) bool {
 
 // predecessor returns the former CA that signed the key of a CA as its successor; nil: none.
 func (c *CA) predecessor(of *x509.Certificate) *x509.Certificate {
+	_, former := c.link(of)
+	return former
+}
+
+// link returns the certificate by which a former CA signed a CA as its successor, and that former CA; nil: none.
+func (c *CA) link(of *x509.Certificate) (link, former *x509.Certificate) {
 	key, ok := of.PublicKey.(*ecdsa.PublicKey)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	for _, link := range c.former {
 		if !key.Equal(link.PublicKey) {
@@ -79,9 +130,9 @@ func (c *CA) predecessor(of *x509.Certificate) *x509.Certificate {
 		for _, former := range c.former {
 			self := former.CheckSignatureFrom(former) == nil // and not its certificate as a successor
 			if self && !key.Equal(former.PublicKey) && link.CheckSignatureFrom(former) == nil {
-				return former
+				return link, former
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }

@@ -88,7 +88,7 @@ func (a *app) commands() []*cobra.Command {
 			a.template(), a.image(), a.platform(), a.blob()},
 		"records": {a.apply(), a.diff(), a.get(), a.describe(), a.explain(), a.label(), a.annotate(), a.patch(), a.edit(),
 			a.delete(), a.watch(), a.wait()},
-		"cluster": {a.login(), a.contexts(), a.statusCommand(), a.head(), a.key(), a.backup(), a.recover(), a.notifier(),
+		"cluster": {a.login(), a.contexts(), a.statusCommand(), a.head(), a.key(), a.rotateCommand(), a.backup(), a.recover(), a.notifier(),
 			a.ca(), a.lb(), a.prometheus(), a.account(), a.token(), a.whoami(), a.audit(), a.supportBundle(),
 			a.version()},
 	} {
@@ -210,12 +210,16 @@ func (a *app) connect() (*client.Client, error) {
 	cfg.UserAgent, cfg.FailFast, cfg.Fresh = "trivet/"+a.Version, true, true
 	former := cfg.Trust
 	cfg.OnTrust = func(trust string) {
-		if err := client.SaveTrust(a.context, former, trust); err != nil {
-			fmt.Fprintln(a.Err, "trivet: warning: the cluster's CA is being replaced, and the config file cannot be changed:",
-				err)
-			return
+		err := client.SaveTrust(a.context, former, trust)
+		switch env := os.Getenv("TRIVET_TRUST"); {
+		case err == nil:
+			former = trust
+		case env != "":
+			fmt.Fprintf(a.Err, "trivet: warning: the cluster's CA is being replaced; set TRIVET_TRUST to %s\n",
+				printable(trust))
+		case !errors.Is(err, trivet.ErrNotFound): // that of a head's own administrator is changed by the head
+			fmt.Fprintln(a.Err, "trivet: warning: the cluster's CA is being replaced; run trivet login again:", err)
 		}
-		former = trust
 	}
 	a.client, err = client.New(cfg)
 	return a.client, err

@@ -20,7 +20,7 @@ const asideTime = "20060102T150405.000Z"
 // that the same cluster can use stay. If it is interrupted, the next start continues.
 func (l *Local) moveDataAside(root *auth.Root) error {
 	keep := []string{"aside", "lost+found"}
-	if old, err := readRoot(l.path("keys")); err == nil && old.Matches(root.Trust()) {
+	if old, err := readRoot(l.path("keys")); err == nil && old.Cluster() == root.Cluster() {
 		keep = append(keep, "blobs")
 	}
 	entries, err := os.ReadDir(l.cfg.Dir)

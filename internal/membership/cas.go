@@ -26,13 +26,10 @@ type CAsResponse struct {
 
 // cas responds to a member with the CAs, and to a full head with their keys.
 func (s *Server) cas(r *http.Request, from auth.Peer, _ []byte) (any, error) {
-	if !s.Members.HasLeader() { // this head may not have seen the removal of the caller yet
-		return nil, fmt.Errorf("keys: %w: this head knows no leader", trivet.ErrUnavailable)
-	}
 	resp := CAsResponse{CABundle: s.Keys.CABundle(), InUse: true}
 	if from.Role != auth.PeerHead {
 		resp.CABundle = auth.CABundle{Certs: resp.Certs}
-	} else if err := s.Records.verifyFull(r.Context(), from.Name); err != nil {
+	} else if err := s.checkKeyHolder(r, from); err != nil {
 		return nil, err
 	}
 	root, err := auth.ParseRoot(resp.Certs)

@@ -52,7 +52,7 @@ func TestWitnessGivesNoKeys(t *testing.T) {
 	l := &Local{cfg: Config{Dir: dir, Log: slog.New(slog.DiscardHandler)}, keys: own,
 		client: s.client(s.certify(auth.Peer{Name: "head1", Role: auth.PeerHead}))}
 	l.data.Peers = []cluster.Peer{{ID: 1, Name: "witness", URL: url}}
-	if err := l.StoreKeys().Fetch(t.Context()); !errors.Is(err, trivet.ErrForbidden) {
+	if err := l.Ring(trivet.StoreKey).Fetch(t.Context()); !errors.Is(err, trivet.ErrForbidden) {
 		t.Errorf("keys of the store: %v", err)
 	}
 	if err := l.CAs().Fetch(t.Context(), own.CA.Pins()...); !errors.Is(err, trivet.ErrForbidden) {

@@ -47,13 +47,22 @@ func (l *Local) planJoin() (err error) {
 			Hint: hintEmptyDirectory}
 	}
 	root, err := readRoot(l.path("keys"))
-	if err == nil && !root.Matches(l.token.Trust) {
+	if err == nil && !l.isOf(root) {
 		return &trivet.Error{Op: "join", Name: l.cfg.Dir, Hint: hintEmptyDirectory,
 			Err: fmt.Errorf("%w: the directory is of %s in cluster %s, and the token is for another cluster",
 				trivet.ErrConflict, l.data.Name, root.Cluster())}
 	}
 	l.unusedToken = true
 	return nil
+}
+
+// isOf reports whether the token is of the cluster of the directory: it may be older than the CA.
+func (l *Local) isOf(root *auth.Root) bool {
+	if root.Matches(l.token.Trust) {
+		return true
+	}
+	keys, err := auth.Load(l.path("keys"))
+	return err == nil && keys.CA.Follows(l.token.Trust)
 }
 
 // logUnusedToken logs that the token is not used, once it is verified that this head is a member.

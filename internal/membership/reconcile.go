@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/peer"
 )
@@ -105,9 +106,18 @@ func witnessChanged(rec *trivet.Head, s *peer.Status) bool {
 		!slices.Equal(s.CAs, rec.Status.CAs)
 }
 
+// casOf returns the pins that a witness reports, if they can be pins.
+func casOf(s *peer.Status) []string {
+	if len(s.CAs) > 2 || slices.ContainsFunc(s.CAs, func(pin string) bool { return client.ValidatePin(pin) != nil }) {
+		return nil
+	}
+	return s.CAs
+}
+
 // updateWitness writes the status of a witness, which cannot write.
 func (c *Reconciler) updateWitness(ctx context.Context, rec *trivet.Head) error {
 	s, ok := c.Statuses()[rec.Name]
+	s.CAs = casOf(&s)
 	if !ok || s.Started.IsZero() || !witnessChanged(rec, &s) {
 		return nil
 	}

@@ -77,7 +77,7 @@ func (r *Registration) register(ctx context.Context) error {
 // writeRecord writes this head's record.
 func (r *Registration) writeRecord(ctx context.Context) error {
 	l := r.Local
-	keys, cas := l.StoreKeys().IDs(), l.CAs()
+	cas := l.CAs()
 	_, err := r.Records.Store.Update(ctx, func(tx *store.Tx) error {
 		h, err := r.Records.Heads.In(tx).Get(l.Name())
 		if errors.Is(err, trivet.ErrNotFound) {
@@ -90,7 +90,10 @@ func (r *Registration) writeRecord(ctx context.Context) error {
 		st.Release = trivet.CurrentRelease
 		st.Version, st.API, st.Boot, st.Peer, st.DHCP = l.cfg.Version, l.addr.API, l.addr.Boot, l.addr.Peer, l.addr.DHCP
 		st.Started, st.Member = l.started, cluster.FormatID(r.Member.ID())
-		st.StoreKeys, st.StoredCAs, st.CAs = keys, cas.Stored(), cas.InUse()
+		for _, name := range ringNames {
+			st.SetKeys(name, l.Ring(name).IDs())
+		}
+		st.StoredCAs, st.CAs = cas.Stored(), cas.InUse()
 		if st.State == "" {
 			st.State = trivet.HeadMember
 		}

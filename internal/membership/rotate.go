@@ -10,7 +10,7 @@ import (
 )
 
 // RotateKey requests the rotation of a key, and returns its record. While one is in progress, that is the one. grace is
-// [trivet.KeySpec.Grace] of a CA.
+// [trivet.KeySpec.Grace]; nil: the default.
 func (r *Records) RotateKey(ctx context.Context, name string, grace *trivet.Duration) (key *trivet.Key, err error) {
 	err = r.update(ctx, func(tx *store.Tx) error {
 		key, err = r.Keys.In(tx).Get(name)
@@ -24,9 +24,7 @@ func (r *Records) RotateKey(ctx context.Context, name string, grace *trivet.Dura
 			return errUnchanged
 		}
 		key.Spec.Rotations++
-		if name == trivet.CAKey {
-			key.Spec.Grace = trivet.DefaultGrace
-		}
+		key.Spec.Grace = trivet.DefaultGrace(name)
 		if grace != nil {
 			key.Spec.Grace = *grace
 		}

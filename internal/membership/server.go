@@ -35,7 +35,8 @@ type ServerConfig struct {
 // Server serves the requests of heads that join, that verify their membership, or whose certificate expires.
 type Server struct {
 	ServerConfig
-	joins chan struct{} // limits concurrent checks of join tokens
+	joins   chan struct{} // limits concurrent checks of join tokens
+	sources peer.Sources
 }
 
 // maxConcurrentJoins bounds the requests whose token is checked at the same time: their senders may be
@@ -58,7 +59,9 @@ func (s *Server) Register(p *peer.Server) {
 	}
 	p.Register(peer.Endpoint{Path: joinPath, Access: peer.Unauthenticated, Handle: s.join})
 	p.Register(peer.Endpoint{Path: newMemberPath, Access: peer.Member, Handle: s.newMember})
-	p.Register(peer.Endpoint{Path: keysPath, Access: peer.FullMember, Handle: s.storeKeys})
+	for _, name := range ringNames {
+		p.Register(peer.Endpoint{Path: keysPath(name), Access: peer.FullMember, Handle: s.ring(name)})
+	}
 	p.Register(peer.Endpoint{Path: casPath, Access: peer.Member, Handle: s.cas})
 	p.Register(peer.Endpoint{Path: renewPath, Access: peer.ExpiredMember, Handle: s.renew})
 }

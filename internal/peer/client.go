@@ -32,7 +32,11 @@ func NewClient(cert auth.CertFunc, root func() *auth.Root, info func() Info) *Cl
 		cfg := root().PeerTLS(cert)
 		cfg.NextProtos = []string{"h2"}
 		dialer := &net.Dialer{Timeout: dialTimeout, LocalAddr: c.from()}
-		return (&tls.Dialer{NetDialer: dialer, Config: cfg}).DialContext(ctx, network, addr)
+		conn, err := (&tls.Dialer{NetDialer: dialer, Config: cfg}).DialContext(ctx, network, addr)
+		if err != nil && root().Replaced(err) {
+			return nil, fmt.Errorf("%w: the cluster's CA was replaced without this head: %w", trivet.ErrForbidden, err)
+		}
+		return conn, err
 	}
 	t := &http.Transport{DialTLSContext: dial, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: silence}}
@@ -102,7 +106,7 @@ func call(ctx context.Context, client *http.Client, url, path string, in, out an
 	}
 	resp, err := client.Do(req)
 	switch {
-	case errors.Is(err, trivet.ErrUnauthenticated):
+	case errors.Is(err, trivet.ErrUnauthenticated), errors.Is(err, trivet.ErrForbidden):
 		return err
 	case err != nil:
 		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)

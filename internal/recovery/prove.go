@@ -72,7 +72,7 @@ func (p *Proof) check(f *archive.File, keys *auth.Keys) error {
 // madeBy proves that a full head of a cluster made a file: with the first of its store's keys then, which another one
 // may precede now.
 func madeBy(f *archive.File, keys *auth.Keys) (err error) {
-	for _, key := range keys.Store().Keys() {
+	for _, key := range keys.Ring(trivet.StoreKey).Keys() {
 		if err = f.Verify(key.MAC); err == nil {
 			return nil
 		}

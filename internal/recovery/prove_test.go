@@ -31,7 +31,7 @@ func TestProve(t *testing.T) {
 	s, dir := newSite(t, trivet.CurrentRelease), t.TempDir()
 	c := s.mustCreate(dir, true)
 	next := keyring.New()
-	err := s.keys.ChangeStore(s.keysDir, func(r keyring.Ring) (keyring.Ring, error) {
+	err := s.keys.ChangeRing(s.keysDir, trivet.StoreKey, func(r keyring.Ring) (keyring.Ring, error) {
 		return r.With(next).Keep(next.ID(), func(keyring.ID) bool { return true }), nil
 	})
 	if err != nil {

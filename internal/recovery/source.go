@@ -153,7 +153,7 @@ func (s *Source) sealKeys(b *Backup) (err error) {
 
 // macOf returns what authenticates the manifests of a cluster.
 func macOf(keys *auth.Keys) archive.MAC {
-	ring := keys.Store()
+	ring := keys.Ring(trivet.StoreKey)
 	return ring.First().MAC
 }
 

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/controller/backup"
 	"github.com/trivet-project/trivet/internal/controller/blobs"
 	"github.com/trivet-project/trivet/internal/controller/collect"
@@ -51,8 +53,10 @@ func (s *Server) runControllers(ctx context.Context) error {
 		verify.New(s.fleet.Within(verify.Declaration.Scope()), within(verify.Declaration), s.readPower),
 		consoles,
 		headcontroller.New(heads, within(headcontroller.Declaration)),
-		keys.New(keys.Config{Head: s.local.Name(), Ring: s.local.StoreKeys(), Member: s.member,
-			Tables: within(keys.Declaration), Rank: ranking.Rank}),
+		s.ringController(trivet.StoreKey, ranking, keys.StoreValues{Store: s.store, Member: s.member}),
+		s.ringController(trivet.SealKey, ranking, keys.Secrets{Ring: s.local.Ring(trivet.SealKey),
+			Sealer: resealer{s.local.Keys().Sealer}, Tables: within(keys.Declaration(trivet.SealKey))}),
+		s.ringController(trivet.BootKey, ranking, nil),
 		keys.NewCA(keys.CAConfig{Head: s.local.Name(), CAs: s.local.CAs(), Tables: within(keys.CADeclaration),
 			Rank: ranking.Rank, Healthy: s.isStable, Restart: s.requestRestart,
 			Log: s.cfg.Log.With("controller", "ca")}),
@@ -66,4 +70,24 @@ func (s *Server) runControllers(ctx context.Context) error {
 			ClusterKeys: s.local.Keys(), Prove: proveBackup, Temp: s.cfg.path("proof"), Record: s.backups.Record,
 			Unseal: unsealer(s.local.Keys()), Log: s.cfg.Log.With("controller", "backup"), Metrics: s.metrics}),
 	)
+}
+
+// ringController returns the controller of the keys of a name.
+func (s *Server) ringController(name string, ranking reconcile.Ranking, contents keys.Contents) *keys.Controller {
+	return keys.New(keys.Config{Name: name, Head: s.local.Name(), Ring: s.local.Ring(name), Contents: contents,
+		Tables: s.fleet.Tables.Within(keys.Declaration(name).Scope()), Rank: ranking.Rank})
+}
+
+// resealer implements [keys.Sealer].
+type resealer struct{ *auth.Sealer }
+
+func (r resealer) SealedWith(text string) string { return auth.SealedWith(text) }
+
+func (r resealer) Reseal(secret *trivet.Secret, field, text, key string) (string, error) {
+	at := auth.FieldRef{Kind: "Secret", Name: secret.FullName(), Field: field}
+	value, err := r.Open(at, text)
+	if err != nil {
+		return "", err
+	}
+	return r.Seal(at, value, key)
 }

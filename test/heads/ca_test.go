@@ -16,6 +16,7 @@ import (
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/bmc"
+	"github.com/trivet-project/trivet/internal/keyring"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/peer"
 	"github.com/trivet-project/trivet/internal/testhead"
@@ -24,7 +25,7 @@ import (
 // The CA is rotated under load, on two full heads and a witness: each starts again by itself, three times, and no write
 // fails. Afterwards all trust the new CA only: what a head that was stolen before has is refused. An agent that was up,
 // and a context that was used meanwhile, have followed; a context that was not used is refused, and a recovery key of
-// before opens a backup.
+// before opens a backup. A head that was removed before starts no more.
 func TestCARotation(t *testing.T) {
 	t.Parallel()
 	h0, l := startWithLedger(t)
@@ -46,6 +47,15 @@ func TestCARotation(t *testing.T) {
 	h0.Await("its agent is up", func() error {
 		if key := must(client.Of[trivet.Machine](l.cl).Get(t.Context(), box.name))(t).Status.AgentKey; key == "" {
 			return errors.New("it has registered no key")
+		}
+		return nil
+	})
+	gone := h0.join("head3")
+	gone.Kill()
+	h0.MustTrivet("head", "remove", "head3", "--yes")
+	h0.Await("head3 is removed", func() error {
+		if s := must(client.Of[trivet.Head](l.cl).Get(t.Context(), "head3"))(t).Status.State; s != trivet.HeadRemoved {
+			return fmt.Errorf("it is %s", s)
 		}
 		return nil
 	})
@@ -84,6 +94,12 @@ func TestCARotation(t *testing.T) {
 			must(client.Of[trivet.Machine](cl).Get(t.Context(), fmt.Sprint("load", i)))(t)
 		}
 	}
+	started := func(name string) time.Time {
+		return must(client.Of[trivet.Head](l.cl).Get(t.Context(), name))(t).Status.Started
+	}
+	if gap := started("head1").Sub(started("head0")); gap < 2*time.Second { // whole seconds are recorded
+		t.Errorf("head1 started again %s after head0, which was not well for long enough", gap)
+	}
 	l.write()
 	h1.Kill() // the witness and head0 are a quorum: they reach each other
 	l.cl = h0.client(h0)
@@ -92,6 +108,17 @@ func TestCARotation(t *testing.T) {
 	h1.AwaitReady()
 	l.read(h0.client(h1))
 
+	before := []keyring.Ring{h0.ring(t, trivet.StoreKey), h0.ring(t, trivet.SealKey), h0.ring(t, trivet.BootKey)}
+	h0.MustTrivet("rotate", "store")
+	h0.MustTrivet("rotate", "seal") // among others, the password of the machine's BMC
+	h0.MustTrivet("rotate", "boot", "--grace", "1s")
+	for i, name := range []string{trivet.StoreKey, trivet.SealKey, trivet.BootKey} {
+		for _, h := range []*head{h0, h1} {
+			if now := h.ring(t, name).IDs(); len(now) != 1 || now[0] == before[i].IDs()[0] {
+				t.Errorf("%s has the keys %v of %s, before %v", h.Name, now, name, before[i].IDs())
+			}
+		}
+	}
 	h0.MustTrivet("resume", "slow")
 	h0.Await("the run of before has succeeded", func() error {
 		if m.up.Load() == 0 {
@@ -100,6 +127,8 @@ func TestCARotation(t *testing.T) {
 		return nil
 	})
 
+	gone.Start()
+	gone.expectRefusal("removed from cluster")
 	stolen.isRefused(t, h0)
 	used.mustTrivet(t, "get", "heads")
 	if out, err := unused.trivet(t, "get", "heads"); err == nil || !strings.Contains(out, "login") {
@@ -124,6 +153,12 @@ func (l *ledger) create(name string) {
 		l.Fatal(err)
 	}
 	time.Sleep(100 * time.Millisecond)
+}
+
+// ring returns the keys of a name in the head's directory.
+func (h *head) ring(t *testing.T, name string) keyring.Ring {
+	t.Helper()
+	return must(keyring.Parse(must(os.ReadFile(filepath.Join(h.Dir, "keys", name+".keys")))(t)))(t)
 }
 
 // thief is what was copied from a head's disk.

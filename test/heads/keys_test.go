@@ -109,11 +109,7 @@ func (l *ledger) awaitKey(ok func(*trivet.Key) bool) *trivet.Key {
 }
 
 // storeKeys returns the keys of the store in the head's directory.
-func (h *head) storeKeys(t *testing.T) keyring.Ring {
-	t.Helper()
-	text := must(os.ReadFile(filepath.Join(h.Dir, "keys", "store.keys")))(t)
-	return must(keyring.Parse(text))(t)
-}
+func (h *head) storeKeys(t *testing.T) keyring.Ring { return h.ring(t, trivet.StoreKey) }
 
 // awaitRefusedNone waits until this head lists others without a problem.
 func (h *head) awaitRefusedNone(others ...*head) {

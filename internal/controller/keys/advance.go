@@ -8,19 +8,23 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/keyring"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
 // advance takes the next step.
 func (c *Controller) advance(ctx context.Context, k *trivet.Key) (after time.Duration, err error) {
-	switch c.next(k) {
+	switch next := c.next(k); next {
 	case create:
 		return again, c.create(ctx)
 	case activate:
 		return again, c.step(ctx, activate, c.activate)
 	case reseal:
 		return c.reseal(ctx, k)
+	case drop:
+		if left := time.Duration(k.Spec.Grace) - c.unchanged(k); left > 0 {
+			return left, nil
+		}
+		return again, c.step(ctx, drop, c.endGrace)
 	case finish:
 		return again, c.step(ctx, finish, c.finish)
 	}
@@ -30,7 +34,7 @@ func (c *Controller) advance(ctx context.Context, k *trivet.Key) (after time.Dur
 // create creates the new key. It is on this head's disk before the record names it. If another head was first, the key
 // of this one is dropped with the old one.
 func (c *Controller) create(ctx context.Context) error {
-	active, err := c.Tables.Store.Active()
+	active, err := c.inUse()
 	if err != nil {
 		return err
 	}
@@ -45,9 +49,9 @@ func (c *Controller) create(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		h.Status.StoreKeys = held
+		h.Status.SetKeys(c.Name, held)
 		st := &k.Status
-		st.Active, st.Next, st.Phase = active.String(), id, trivet.KeyDistributing
+		st.Active, st.Next, st.Phase = active, id, trivet.KeyDistributing
 		st.Started, st.Resealed, st.Read = c.now().UTC(), 0, 0
 		return errors.Join(c.Tables.Heads.In(tx).Put(h),
 			c.event(tx, k, trivet.ReasonKeyRotation, "key "+id+" is to replace "+st.Active))
@@ -58,16 +62,32 @@ func (c *Controller) create(ctx context.Context) error {
 	return err
 }
 
-// activate makes the new key the active one.
+// inUse returns the ID of the key in use.
+func (c *Controller) inUse() (string, error) {
+	if c.Contents == nil {
+		return c.Ring.IDs()[0], nil
+	}
+	return c.Contents.Active()
+}
+
+// activate makes the new key the one in use.
 func (c *Controller) activate(tx *store.Tx, k *trivet.Key, _ string) error {
 	st := &k.Status
-	id, err := keyring.ParseID(st.Next)
-	if err != nil {
-		return err
-	}
 	st.Old, st.Active, st.Next, st.Phase = st.Active, st.Next, "", trivet.KeyResealing
-	return errors.Join(tx.SetActive(id), c.event(tx, k, trivet.ReasonKeyActive,
-		"all full heads have key "+st.Active+" and use it; what is encrypted with "+st.Old+" is encrypted again"))
+	text := "all full heads have key " + st.Active + " and use it; "
+	if c.Contents == nil {
+		st.Phase, st.Until = trivet.KeyFollowing, c.now().Add(time.Duration(k.Spec.Grace)).UTC()
+		return c.event(tx, k, trivet.ReasonKeyActive, text+"what was made with "+st.Old+" is valid for "+
+			k.Spec.Grace.String())
+	}
+	return errors.Join(c.Contents.Activate(tx, st.Active), c.event(tx, k, trivet.ReasonKeyActive,
+		text+"what is encrypted with "+st.Old+" is encrypted again"))
+}
+
+// endGrace lets all heads drop the old key.
+func (c *Controller) endGrace(_ *store.Tx, k *trivet.Key, _ string) error {
+	k.Status.Phase, k.Status.Until = trivet.KeyDropping, time.Time{}
+	return nil
 }
 
 // finish completes the rotation.
@@ -75,6 +95,10 @@ func (c *Controller) finish(tx *store.Tx, k *trivet.Key, _ string) error {
 	st := &k.Status
 	old := st.Old
 	st.Phase, st.Old, st.Read, st.Rotations, st.Rotated = "", "", 0, k.Spec.Rotations, c.now().UTC()
+	if c.Contents == nil {
+		return c.event(tx, k, trivet.ReasonKeyRotated, "no full head has key "+old+" any more; what was made with it is "+
+			"refused")
+	}
 	return c.event(tx, k, trivet.ReasonKeyRotated, fmt.Sprintf(
 		"nothing is encrypted with key %s any more, and no full head has it; %d values were encrypted again", old,
 		st.Resealed))

@@ -111,7 +111,7 @@ func (c *CAController) Reconcile(ctx context.Context, _ string) (after time.Dura
 }
 
 // keepOwn makes the CAs on this head's disk those of the record, publishes which it has, and starts the head again to
-// use them when that is its turn. pending: it is not yet.
+// use them when it may. pending: it may not yet.
 func (c *CAController) keepOwn(ctx context.Context, k *trivet.Key) (pending bool, err error) {
 	wanted := wantedCAs(&k.Status)
 	if len(wanted) == 0 {

@@ -11,10 +11,10 @@ import (
 // witnesses included, use the CAs that [wantedCAs] has for it.
 func decideCA(k *trivet.Key, heads []*trivet.Head) (next step, reason string) {
 	if k.Status.Phase == "" {
-		if k.Rotating() {
-			return create, ""
+		if !k.Rotating() {
+			return none, ""
 		}
-		return none, ""
+		return beginCA(heads)
 	}
 	if next := lostCA(k, full(heads)); next != none {
 		return next, ""
@@ -32,6 +32,20 @@ func decideCA(k *trivet.Key, heads []*trivet.Head) (next step, reason string) {
 		return drop, ""
 	}
 	return finish, ""
+}
+
+// beginCA returns the first step, where all members use the same CA, and no other one: a record that was put back to its
+// beginning must not make heads refuse each other.
+func beginCA(heads []*trivet.Head) (next step, reason string) {
+	silent := without(heads, func(h *trivet.Head) bool { return len(h.Status.CAs) > 0 })
+	if len(silent) > 0 {
+		return waiting, waitReason(silent, "to report its CA: its release is older")
+	}
+	same := func(h *trivet.Head) bool { return len(h.Status.CAs) == 1 && h.Status.CAs[0] == heads[0].Status.CAs[0] }
+	if others := without(heads, same); len(others) > 0 {
+		return waiting, waitReason(others, "to use the same CA as "+heads[0].Name+", and no other one")
+	}
+	return create, ""
 }
 
 // caText says what all heads do in a phase.
@@ -73,8 +87,13 @@ func wantedCAs(s *trivet.KeyStatus) []string {
 
 // mayRestart reports whether this head may start again to use the wanted CAs: one head at a time, in the order of their
 // names, while all other members respond and know a leader.
+//
+// It may not while a head is being removed, whose member may still count.
 func mayRestart(self string, wanted []string, heads []*trivet.Head, healthy func(*trivet.Head) bool) bool {
 	for _, h := range heads {
+		if h.Spec.Remove {
+			return false
+		}
 		behind := h.Serves() && h.Name < self && !slices.Equal(h.Status.CAs, wanted)
 		if h.Name != self && (behind || !healthy(h)) {
 			return false

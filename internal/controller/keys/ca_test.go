@@ -260,8 +260,35 @@ func TestMayRestart(t *testing.T) {
 			t.Errorf("head1 starts again while %s is down", down)
 		}
 	}
+	leaving := head("head4", "", "a")
+	leaving.Spec.Remove = true
+	if mayRestart("head1", wanted, append(heads, leaving), well) {
+		t.Error("head1 starts again while head4 is being removed")
+	}
 	if !mayRestart("head0", wanted, heads[:1], well) {
 		t.Error("a single head never starts again")
+	}
+}
+
+// A rotation begins where all members use one CA: not where a record was put back to its beginning in the middle of one,
+// nor while a member reports none.
+func TestBeginCA(t *testing.T) {
+	k := &trivet.Key{Meta: trivet.Meta{Name: trivet.CAKey}, Spec: trivet.KeySpec{Rotations: 1}}
+	for _, tc := range []struct {
+		cas  [][]string
+		want step
+	}{
+		{[][]string{{"a"}, {"a"}}, create}, {[][]string{{"b", "a"}, {"a", "b"}}, waiting},
+		{[][]string{{"b"}, {"a"}}, waiting}, {[][]string{{"a"}, nil}, waiting},
+	} {
+		var heads []*trivet.Head
+		for i, cas := range tc.cas {
+			heads = append(heads, &trivet.Head{Meta: trivet.Meta{Name: fmt.Sprint("head", i)},
+				Status: trivet.HeadStatus{State: trivet.HeadMember, CAs: cas}})
+		}
+		if got, reason := decideCA(k, heads); got != tc.want || (got == waiting) != (reason != "") {
+			t.Errorf("%v: %d, %q", tc.cas, got, reason)
+		}
 	}
 }
 

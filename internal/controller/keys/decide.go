@@ -17,24 +17,33 @@ const (
 	follow        // all heads trust the new CA: clients learn that from now on
 	activate      // all full heads have the new key, or all clients the new CA: it is used from now on
 	reseal        // values are encrypted again
-	drop          // the old CA has signed no certificate that is used
+	drop          // the old CA has signed no certificate that is used; the grace of the old key is over
 	finish        // no head has the old key
 	restore       // no head has the new CA any more: the old one stays
 	waiting       // for other heads
 )
 
-// decide returns the next step of the rotation of the key of the store, and what it waits for. heads are the members of
+// decide returns the next step of the rotation of a ring of keys, and what it waits for. heads are the members of
 // the cluster: those that join are among them, and those that are being removed are not.
 func decide(k *trivet.Key, heads []*trivet.Head) (next step, reason string) {
 	heads = full(heads)
 	switch k.Status.Phase {
 	case trivet.KeyDistributing:
-		return decideNext(k.Status.Next, heads)
+		return decideNext(k, heads)
 	case trivet.KeyResealing:
 		return reseal, ""
+	case trivet.KeyFollowing:
+		first := func(h *trivet.Head) bool {
+			held := h.Status.Keys(k.Name)
+			return len(held) > 0 && held[0] == k.Status.Active
+		}
+		if others := without(heads, first); len(others) > 0 {
+			return waiting, waitReason(others, "to use the new key")
+		}
+		return drop, ""
 	case trivet.KeyDropping:
 		only := []string{k.Status.Active}
-		others := without(heads, func(h *trivet.Head) bool { return slices.Equal(h.Status.StoreKeys, only) })
+		others := without(heads, func(h *trivet.Head) bool { return slices.Equal(h.Status.Keys(k.Name), only) })
 		if len(others) > 0 {
 			return waiting, waitReason(others, "to drop the old key")
 		}
@@ -48,8 +57,8 @@ func decide(k *trivet.Key, heads []*trivet.Head) (next step, reason string) {
 
 // decideNext returns the step while the heads get the new key. Where no head has it any more, since the only one was
 // removed, another one is created: nothing is encrypted with it yet.
-func decideNext(id string, heads []*trivet.Head) (next step, reason string) {
-	has := func(h *trivet.Head) bool { return slices.Contains(h.Status.StoreKeys, id) }
+func decideNext(k *trivet.Key, heads []*trivet.Head) (next step, reason string) {
+	has := func(h *trivet.Head) bool { return slices.Contains(h.Status.Keys(k.Name), k.Status.Next) }
 	missing := without(heads, has)
 	holders := without(heads, func(h *trivet.Head) bool { return !has(h) })
 	switch {

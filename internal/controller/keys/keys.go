@@ -1,4 +1,5 @@
-// Package keys rotates the key that the values of the store are encrypted with (keys.go), and the CA (ca.go). Each head
+// Package keys rotates the keys that are rings, of the values of the store, of secrets and of boot tokens (keys.go), and
+// the CA (ca.go). Each head
 // keeps its own keys as the record says, and publishes which it has. One head at a time takes the next step of the
 // rotation, whose state is in the record: any other one continues (rotation.go). Two that do so at once do no harm: each
 // step is decided by compare.
@@ -13,58 +14,72 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/keyring"
 	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// Ring is the keys of the store that this head has. What it returns is on the disk.
+// Ring is the keys of a name that this head has. What it returns is on the disk.
 type Ring interface {
-	IDs() []string                                  // the one that new values are written with first
+	IDs() []string                                  // the one that is in use first
 	Create() (id string, err error)                 // adds a new key
 	Fetch(ctx context.Context, ids ...string) error // adds keys of other heads
 	Use(first string) error                         // makes a key the first one
 	DropOthers(only string) error                   // drops all keys but one
 }
 
-// Member is this head's member of the store.
-type Member interface {
-	Compact(ctx context.Context, revision int64) error
-	Commit()
+// Contents is what the keys of a ring are used for.
+type Contents interface {
+	// Active returns the ID of the key in use where the record has none yet.
+	Active() (id string, err error)
+	// Activate makes a key the one in use, in the transaction that writes it into the record.
+	Activate(tx *store.Tx, id string) error
+	// Reseal encrypts a page of what is under other keys again, beginning after a place; empty: the first.
+	Reseal(ctx context.Context, active, after string) (store.ResealPage, error)
+	// EndReseal is called after a pass over all pages that found nothing, up to a revision.
+	EndReseal(ctx context.Context, revision int64) error
+	// Drops returns why a key must not be dropped: something that this head knows needs it.
+	Drops(id string) error
 }
 
-// Declaration is what the controller reads and writes.
-var Declaration = reconcile.Declaration{
-	Name:    "keys",
-	Writes:  []trivet.Kind{"Key", "Head", "Event"},
-	Watches: []trivet.Kind{"Key", "Head"},
-	Input:   input,
-	Workers: 1,
+// Declaration returns what the controller of a ring reads and writes.
+func Declaration(name string) reconcile.Declaration {
+	d := reconcile.Declaration{
+		Name:    "keys-" + name,
+		Writes:  []trivet.Kind{"Key", "Head", "Event"},
+		Watches: []trivet.Kind{"Key", "Head"},
+		Input:   func(r trivet.Record) any { return input(name, r) },
+		Workers: 1,
+	}
+	if name == trivet.SealKey {
+		d.Writes = append(d.Writes, "Secret")
+	}
+	return d
 }
 
 // input is what the steps of a rotation rest on.
-func input(r trivet.Record) any {
+func input(name string, r trivet.Record) any {
 	switch r := r.(type) {
 	case *trivet.Head:
-		return strings.Join(r.Status.StoreKeys, " ") + string(r.Status.State)
+		return strings.Join(r.Status.Keys(name), " ") + string(r.Status.State)
 	case *trivet.Key:
 		return string(r.Status.Phase) + r.Status.Next
 	}
 	return nil
 }
 
-// Config is what the controller needs.
+// Config is what the controller of a ring needs.
 type Config struct {
-	Head   string
-	Ring   Ring
-	Member Member
-	Tables *state.Tables
+	Name     string // of the key
+	Head     string
+	Ring     Ring
+	Contents Contents // nil: there are none to encrypt again; both keys are valid for the grace instead
+	Tables   *state.Tables
 	// Rank returns how many heads go before this one for a key.
 	Rank func(key string) int
 }
 
-// Controller rotates the key of the store. It implements [reconcile.Controller]; its key is the name of the record.
+// Controller rotates the keys of a ring. It implements [reconcile.Controller]; its key is the name of the record.
 type Controller struct {
 	Config
 	rotation
@@ -75,18 +90,18 @@ type Controller struct {
 // New returns the controller.
 func New(cfg Config) *Controller {
 	c := &Controller{Config: cfg}
-	c.rotation = newRotation(trivet.StoreKey, cfg.Head, cfg.Tables, cfg.Rank, decide)
+	c.rotation = newRotation(cfg.Name, cfg.Head, cfg.Tables, cfg.Rank, decide)
 	return c
 }
 
 // Declaration implements [reconcile.Controller].
-func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
+func (c *Controller) Declaration() reconcile.Declaration { return Declaration(c.Name) }
 
 // Keys implements [reconcile.Controller].
-func (c *Controller) Keys() []string { return []string{trivet.StoreKey} }
+func (c *Controller) Keys() []string { return []string{c.Name} }
 
 // Affected implements [reconcile.Controller].
-func (c *Controller) Affected(*store.Event) []string { return []string{trivet.StoreKey} }
+func (c *Controller) Affected(*store.Event) []string { return []string{c.Name} }
 
 // Reconcile implements [reconcile.Controller].
 func (c *Controller) Reconcile(ctx context.Context, _ string) (after time.Duration, err error) {
@@ -130,9 +145,8 @@ func (c *Controller) get(ctx context.Context, k *trivet.Key) error {
 	return c.Ring.Fetch(ctx, missing...)
 }
 
-// drop drops the keys that are not used any more: none of the values of this head's copy, nor of what its member has on
-// the disk, is encrypted with them. What is dropped cannot be got back from a copy that is behind, so a quorum confirms
-// the record.
+// drop drops the keys that are not used any more. What is dropped cannot be got back from a copy that is behind, so a
+// quorum confirms the record.
 func (c *Controller) drop(ctx context.Context, k *trivet.Key) error {
 	idle := k.Status.Phase == "" || k.Status.Phase == trivet.KeyDropping
 	if k.Status.Active == "" || !idle || len(c.Ring.IDs()) == 1 {
@@ -141,16 +155,14 @@ func (c *Controller) drop(ctx context.Context, k *trivet.Key) error {
 	if err := c.confirm(ctx, k); err != nil {
 		return fmt.Errorf("drop keys: %w", err)
 	}
-	for _, text := range c.Ring.IDs() {
-		id, err := keyring.ParseID(text)
-		if err != nil {
-			return err
+	for _, id := range c.Ring.IDs() {
+		if id == k.Status.Active || c.Contents == nil {
+			continue
 		}
-		if n := c.Tables.Store.ValuesUnder(id); text != k.Status.Active && n > 0 {
-			return fmt.Errorf("drop key %s: %w: %d values are encrypted with it", text, trivet.ErrConflict, n)
+		if err := c.Contents.Drops(id); err != nil {
+			return fmt.Errorf("drop key %s: %w", id, err)
 		}
 	}
-	c.Member.Commit()
 	return c.Ring.DropOthers(k.Status.Active)
 }
 
@@ -158,8 +170,8 @@ func (c *Controller) drop(ctx context.Context, k *trivet.Key) error {
 func (c *Controller) publish(ctx context.Context) error {
 	held := c.Ring.IDs()
 	return c.rotation.publish(ctx, func(h *trivet.Head) bool {
-		changed := !slices.Equal(h.Status.StoreKeys, held)
-		h.Status.StoreKeys = held
+		changed := !slices.Equal(h.Status.Keys(c.Name), held)
+		h.Status.SetKeys(c.Name, held)
 		return changed
 	})
 }

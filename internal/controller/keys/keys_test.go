@@ -91,7 +91,8 @@ func newSite(t *testing.T, heads int) *site {
 		n := &node{ring: newRing(keyring.Of(s.first)), rank: i}
 		name := fmt.Sprint("head", i)
 		n.tables = storetest.On(t, m, store.Options{Head: name, Cipher: n.ring.cipher}, state.New)
-		n.Controller = New(Config{Head: name, Ring: n.ring, Member: m, Tables: n.tables,
+		n.Controller = New(Config{Name: trivet.StoreKey, Head: name, Ring: n.ring,
+			Contents: StoreValues{n.tables.Store, m}, Tables: n.tables,
 			Rank: func(string) int { return n.rank }})
 		s.nodes = append(s.nodes, n)
 		s.update(func(tx *store.Tx) error {
@@ -367,7 +368,7 @@ func TestPause(t *testing.T) {
 
 func TestDeclaration(t *testing.T) {
 	t.Parallel()
-	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, _ int) error {
+	reconciletest.Exact(t, Declaration(trivet.StoreKey), func(ctx context.Context, scope *store.Scope, _ int) error {
 		s := newSite(t, 1)
 		n := s.nodes[0]
 		s.request()

@@ -34,18 +34,18 @@ const (
 	saveInterval = 5 * time.Second
 )
 
-// reseal continues the pass for a while. One that finds nothing to reseal is the last: what was replaced before its end
-// is dropped from the history, and then the heads drop the old key.
+// reseal continues the pass for a while. One that finds nothing to reseal is the last, and then the heads drop the old
+// key.
 func (c *Controller) reseal(ctx context.Context, k *trivet.Key) (after time.Duration, err error) {
-	active, err := c.Tables.Store.Active()
-	if err != nil || active.String() != k.Status.Active {
+	active, err := c.Contents.Active()
+	if err != nil || active != k.Status.Active {
 		return pollInterval, err
 	}
 	if c.pass.active != k.Status.Active {
 		c.pass = pass{active: k.Status.Active, saved: c.now()}
 	}
 	for end := c.now().Add(chunkTime); c.now().Before(end); {
-		page, err := c.Tables.Store.Reseal(ctx, c.pass.next)
+		page, err := c.Contents.Reseal(ctx, c.pass.active, c.pass.next)
 		c.pass.count(page)
 		if err != nil {
 			return 0, err
@@ -79,7 +79,7 @@ func pause(p store.ResealPage) time.Duration {
 func (c *Controller) endPass(ctx context.Context, revision int64) error {
 	clean := c.pass.found == 0
 	if clean {
-		if err := c.Member.Compact(ctx, revision); err != nil {
+		if err := c.Contents.EndReseal(ctx, revision); err != nil {
 			return err
 		}
 	}

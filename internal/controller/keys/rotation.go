@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -64,14 +65,14 @@ func (r *rotation) drives(k *trivet.Key) bool {
 
 // next decides by this head's copy. The step decides again by what its transaction reads.
 func (r *rotation) next(k *trivet.Key) step {
-	next, _ := r.decide(k, r.members())
+	next, _ := r.decide(k, slices.DeleteFunc(r.members(), func(h *trivet.Head) bool { return !isMember(h) }))
 	return next
 }
 
-// members returns the members of the cluster by this head's copy.
+// members returns the members of the cluster, and those that are being removed, by this head's copy.
 func (r *rotation) members() (heads []*trivet.Head) {
 	for h := range r.tables.Heads.AllShared() {
-		if isMember(h) {
+		if h.Status.State != trivet.HeadRemoved {
 			heads = append(heads, h)
 		}
 	}

@@ -21,8 +21,8 @@ func TestStoreKeysAreForFullHeads(t *testing.T) {
 	s := newSite(t, 2)
 	get := func(p auth.Peer) error {
 		var resp KeysResponse
-		err := s.client(s.certify(p)).Call(t.Context(), "https://"+s.heads[0].addr, keysPath, struct{}{}, &resp)
-		if got := bytes.Equal(resp.Store, s.keys.Store().Text()); got != (err == nil) || !got && len(resp.Store) > 0 {
+		err := s.client(s.certify(p)).Call(t.Context(), "https://"+s.heads[0].addr, keysPath(trivet.StoreKey), struct{}{}, &resp)
+		if got := bytes.Equal(resp.Ring, s.keys.Ring(trivet.StoreKey).Text()); got != (err == nil) || !got && len(resp.Ring) > 0 {
 			t.Errorf("%+v got keys: %t, %v", p, got, err)
 		}
 		return err
@@ -42,6 +42,20 @@ func TestStoreKeysAreForFullHeads(t *testing.T) {
 	}
 }
 
+// A party that has the CA's key, from a stolen disk, gets no keys as a full head of another address.
+func TestKeysForTheAddressOfTheHead(t *testing.T) {
+	s := newSite(t, 2)
+	s.record("head1", "", func(rec *trivet.Head) { rec.Status.Peer = "https://192.0.2.1:7480" })
+	cl := s.client(s.certify(auth.Peer{Name: "head1", Role: auth.PeerHead}))
+	for _, path := range []string{casPath, keysPath(trivet.StoreKey), keysPath(trivet.SealKey), keysPath(trivet.BootKey)} {
+		var resp map[string]any
+		err := cl.Call(t.Context(), "https://"+s.heads[0].addr, path, struct{}{}, &resp)
+		if !errors.Is(err, trivet.ErrForbidden) || len(resp) > 0 {
+			t.Errorf("%s: %v, %v", path, resp, err)
+		}
+	}
+}
+
 // A head adds the keys that another one has after its own, on its disk and in its cipher, and keeps what it has where
 // none responds.
 func TestFetchStoreKeys(t *testing.T) {
@@ -49,29 +63,29 @@ func TestFetchStoreKeys(t *testing.T) {
 	dir := t.TempDir()
 	own := must(auth.Install(filepath.Join(dir, "keys"), s.keys.Bundle()))(t)
 	next := keyring.New()
-	if err := s.keys.ChangeStore(t.TempDir(), func(r keyring.Ring) (keyring.Ring, error) {
+	if err := s.keys.ChangeRing(t.TempDir(), trivet.StoreKey, func(r keyring.Ring) (keyring.Ring, error) {
 		return r.With(next), nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s.record("head1", "", func(*trivet.Head) {})
+	s.record("head1", "", func(rec *trivet.Head) { rec.Status.Peer = "https://127.0.0.1:1" })
 	l := &Local{cfg: Config{Dir: dir, Log: slog.New(slog.DiscardHandler)}, keys: own,
 		client: s.client(s.certify(auth.Peer{Name: "head1", Role: auth.PeerHead}))}
 	l.data.Peers = []cluster.Peer{{ID: 1, Name: "gone", URL: "https://127.0.0.1:1"}}
-	if err := l.StoreKeys().Fetch(t.Context()); !errors.Is(err, trivet.ErrUnavailable) || len(l.StoreKeys().IDs()) != 1 {
-		t.Errorf("from a head that is down: %v, %v", err, l.StoreKeys().IDs())
+	if err := l.Ring(trivet.StoreKey).Fetch(t.Context()); !errors.Is(err, trivet.ErrUnavailable) || len(l.Ring(trivet.StoreKey).IDs()) != 1 {
+		t.Errorf("from a head that is down: %v, %v", err, l.Ring(trivet.StoreKey).IDs())
 	}
 	l.data.Peers = append(l.data.Peers, cluster.Peer{ID: 2, Name: "head0", URL: "https://" + s.heads[0].addr})
 	if err := l.updateKeys(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{own.Store().IDs()[0], next.ID().String()}
+	want := []string{own.Ring(trivet.StoreKey).IDs()[0], next.ID().String()}
 	loaded := must(auth.Load(filepath.Join(dir, "keys")))(t)
-	if !slices.Equal(l.StoreKeys().IDs(), want) || !slices.Equal(loaded.Store().IDs(), want) ||
+	if !slices.Equal(l.Ring(trivet.StoreKey).IDs(), want) || !slices.Equal(loaded.Ring(trivet.StoreKey).IDs(), want) ||
 		!own.Values().Has(next.ID()) {
-		t.Errorf("the keys are %v, on the disk %v, want %v", l.StoreKeys().IDs(), loaded.Store().IDs(), want)
+		t.Errorf("the keys are %v, on the disk %v, want %v", l.Ring(trivet.StoreKey).IDs(), loaded.Ring(trivet.StoreKey).IDs(), want)
 	}
-	err := l.StoreKeys().Fetch(t.Context(), "00000000")
+	err := l.Ring(trivet.StoreKey).Fetch(t.Context(), "00000000")
 	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), "00000000") {
 		t.Errorf("a key that no head has: %v", err)
 	}
@@ -99,7 +113,7 @@ func TestRotateKeyTwice(t *testing.T) {
 			t.Errorf("%+v, %v", k, err)
 		}
 	}
-	if _, err := s.records.RotateKey(t.Context(), "boot", nil); !errors.Is(err, trivet.ErrNotFound) {
+	if _, err := s.records.RotateKey(t.Context(), "x", nil); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("another key: %v", err)
 	}
 }

@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+// allKeys as an argument of rotate is all of [trivet.KeyNames].
+const allKeys = "all"
+
+// rotation is a request to rotate keys.
+type rotation struct {
+	names        []string
+	grace        trivet.Duration // 0: the default of each key
+	noWait, plan bool
+	yes          bool
+}
+
+func (a *app) rotateCommand() *cobra.Command {
+	var r rotation
+	var grace time.Duration
+	c := &cobra.Command{
+		Use:   "rotate ca|store|seal|boot|all",
+		Short: "Replace keys of the cluster",
+		Long: "Replace keys of the cluster, such as after a full head was removed whose disk someone may have read:\n\n" +
+			"  ca     the CA that signs the certificates of heads, by which clients and machines recognize them\n" +
+			"  store  what the values of the store are encrypted with; all are encrypted again\n" +
+			"  seal   what the values of secrets are encrypted with once more; likewise\n" +
+			"  boot   what signs the tokens in boot scripts and seeds; those of the old one are valid for --grace\n" +
+			"  all    these, one after the other; --plan shows what is done, and what is left to do\n\n" +
+			"A head creates the new key, and all full heads get it from another one; a witness never does. When all\n" +
+			"have it, it becomes active. When nothing needs the old one any more, all heads drop it.\n\n" +
+			"For a new CA, all heads trust both first. For the time of --grace, clients learn that: agents, and\n" +
+			"contexts with a pin that are used meanwhile. Then the new CA signs, and the old one is dropped: its\n" +
+			"certificates are refused. Each of these three steps starts the heads again, one after the other. A\n" +
+			"context that was not used meanwhile needs trivet login, and where a program has the CA in a file, such\n" +
+			"as Prometheus, write that again: trivet prometheus.\n\n" +
+			"Records do not change, and nothing stops meanwhile. A head that is down delays a rotation until it is\n" +
+			"up or removed. The command waits until the rotation is complete. If it is interrupted, the heads\n" +
+			"continue; run it again to wait again: while a rotation is in progress, no other one begins.",
+		Example: "  trivet rotate store\n  trivet rotate ca --grace 1m\n" +
+			"  trivet rotate all --plan\n  trivet rotate all --grace 1m --yes\n" +
+			"  trivet rotate seal --no-wait",
+		Args: cobra.ExactArgs(1), ValidArgs: append(trivet.KeyNames(), allKeys),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("grace") && (grace < trivet.MinGrace.D() || grace > trivet.MaxGrace.D()) {
+				return &trivet.FieldError{Field: "--grace", Problem: fmt.Sprintf("is %s; must be from 1s to 24h", grace)}
+			}
+			r.names, r.grace = args, trivet.Duration(grace)
+			if args[0] == allKeys {
+				r.names = trivet.KeyNames()
+			} else {
+				r.yes = true // one key is replaced without a question
+			}
+			return a.rotate(cmd.Context(), &r)
+		},
+	}
+	c.Flags().DurationVar(&grace, "grace", 0, "how long clients have to follow before a new CA signs (default 10m), "+
+		"and tokens of an old boot key are valid (default 1h); 1s to 24h")
+	c.Flags().BoolVar(&r.noWait, "no-wait", false, "request the rotation and exit")
+	c.Flags().BoolVar(&r.plan, "plan", false, "show what would be done, and do nothing")
+	c.Flags().BoolVar(&r.yes, "yes", false, "rotate all without asking")
+	a.outputForms(c, "table", "json", "yaml")
+	return c
+}
+
+// rotate rotates keys, one after the other.
+func (a *app) rotate(ctx context.Context, r *rotation) error {
+	cl, err := a.connect()
+	if err != nil {
+		return err
+	}
+	if r.plan || !r.yes {
+		text, err := r.text(ctx, cl)
+		if err != nil {
+			return err
+		}
+		if r.plan {
+			fmt.Fprint(a.Out, text)
+			return nil
+		}
+		if err := a.confirm("rotate", text); err != nil {
+			return err
+		}
+	}
+	var done []*trivet.Key
+	for _, name := range r.names {
+		key, err := cl.RotateKey(ctx, name, r.request(name))
+		if errors.Is(err, trivet.ErrNotFound) {
+			err = &trivet.Error{Op: "rotate", Kind: "Key", Name: name, Err: trivet.ErrNotFound,
+				Hint: "the keys that can be rotated are: " + strings.Join(append(trivet.KeyNames(), allKeys), ", ")}
+		}
+		if err == nil && !r.noWait {
+			key, err = a.waitRotated(ctx, cl, key)
+		}
+		if err == nil && a.output == "table" {
+			err = a.showRotated(key)
+		}
+		if err != nil {
+			return err
+		}
+		done = append(done, key)
+	}
+	switch {
+	case a.output == "table":
+		return nil
+	case len(done) == 1:
+		return a.showValue(done[0])
+	}
+	return a.showValue(done)
+}
+
+// request is the request for one key.
+func (r *rotation) request(name string) (req trivet.RotateRequest) {
+	if r.grace != 0 && (trivet.DefaultGrace(name) != 0 || len(r.names) == 1) { // a single one is refused by the head
+		req.Grace = &r.grace
+	}
+	return req
+}
+
+// rotationSteps says what the rotation of each key does.
+var rotationSteps = map[string]string{
+	trivet.StoreKey: "every value in the store is encrypted again, up to 1,000 a second",
+	trivet.SealKey:  "every value of a secret is encrypted again",
+	trivet.BootKey:  "tokens of boot scripts and seeds that were written before are refused after %s",
+	trivet.CAKey: "clients have %s to follow; then what the old CA has signed is refused; each head starts again " +
+		"three times, one after the other",
+}
+
+// graceText is a duration without zero minutes and seconds: 1h, 10m.
+func graceText(d trivet.Duration) string {
+	return strings.Replace(strings.Replace(d.String(), "m0s", "m", 1), "h0m", "h", 1)
+}
+
+// rotationRest is what rotations do not replace, and someone who had the keys could read.
+var rotationRest = []string{
+	"passwords in secrets, such as those of BMCs: change them there, and apply the secrets again",
+	"tokens of accounts: trivet token revoke, and trivet token issue",
+	"the CA of the boot servers, which is enrolled in firmware (trivet ca export): it does not rotate",
+	"a recovery key, where it was on that disk: trivet backup key",
+}
+
+// text says what is rotated, what it waits for, and what is left to the operator.
+func (r *rotation) text(ctx context.Context, cl *client.Client) (string, error) {
+	views, err := keysOf(ctx, cl)
+	if err != nil {
+		return "", err
+	}
+	cluster, err := cl.Cluster(ctx)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for _, name := range r.names {
+		text := rotationSteps[name]
+		if strings.Contains(text, "%s") {
+			grace := r.grace
+			if grace == 0 {
+				grace = trivet.DefaultGrace(name)
+			}
+			text = fmt.Sprintf(text, graceText(grace))
+		}
+		i := slices.IndexFunc(views, func(v keyView) bool { return v.Name == name })
+		if i < 0 {
+			return "", &trivet.Error{Op: "rotate", Kind: "Key", Name: name, Err: trivet.ErrNotFound,
+				Hint: "the keys that can be rotated are: " + strings.Join(append(trivet.KeyNames(), allKeys), ", ")}
+		}
+		fmt.Fprintf(&out, "%s: %s is replaced on %d heads; %s\n", name, keyText(views[i].Status.Active),
+			len(views[i].Heads), text)
+		if views[i].Status.Phase != "" {
+			fmt.Fprintf(&out, "  a rotation is in progress, and is completed: %s\n", rotationText(&views[i].Status))
+		}
+	}
+	for _, h := range cluster.Heads {
+		if h.State == "down" || h.State == "joining" {
+			fmt.Fprintf(&out, "It waits for %s, which is %s: start it, or remove it\n", printable(h.Name), h.State)
+		}
+	}
+	fmt.Fprintln(&out, "Left to you:")
+	for _, line := range rotationRest {
+		fmt.Fprintln(&out, "  "+line)
+	}
+	return out.String(), nil
+}
+
+// waitRotated waits until a rotation is complete, prints its progress, and returns the record.
+func (a *app) waitRotated(ctx context.Context, cl *client.Client, key *trivet.Key) (*trivet.Key, error) {
+	last := ""
+	for e, err := range client.Of[trivet.Key](cl).Watch(ctx, client.WatchOptions{Names: []string{key.Name}}) {
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		now, ok := e.Record.(*trivet.Key)
+		if !ok || e.Type != client.Put || now.Spec.Rotations < key.Spec.Rotations {
+			continue
+		}
+		if now.Status.Rotations >= key.Spec.Rotations {
+			return now, nil
+		}
+		if text := rotationText(&now.Status); text != last {
+			last = text
+			fmt.Fprintln(a.Err, text)
+		}
+	}
+	fmt.Fprintln(a.Err, "the rotation continues; to check it: trivet key list")
+	return nil, ExitError(130)
+}
+
+func (a *app) showRotated(k *trivet.Key) error {
+	switch {
+	case a.output != "table":
+		return a.showValue(k)
+	case k.Rotating():
+		fmt.Fprintf(a.Out, "key/%s is being rotated\n", k.Name)
+	case k.Name == trivet.CAKey:
+		fmt.Fprintf(a.Out, "key/%s rotated: all heads trust %s only\n"+
+			"recovery keys of before name a former CA, and still open backups; after a theft, create another one: "+
+			"trivet backup key\n", k.Name, keyText(k.Status.Active))
+	case k.Name == trivet.BootKey:
+		fmt.Fprintf(a.Out, "key/%s rotated: %s is active; tokens of the old one are refused\n", k.Name,
+			printable(k.Status.Active))
+	default:
+		fmt.Fprintf(a.Out, "key/%s rotated: %s is active; %d values were encrypted again\n", k.Name,
+			printable(k.Status.Active), k.Status.Resealed)
+	}
+	return nil
+}
