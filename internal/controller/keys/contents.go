@@ -70,7 +70,7 @@ type Sealer interface {
 	SealedWith(text string) (key string)
 }
 
-// Secrets is the values of secrets. Whoever writes one compares the record of the key.
+// Secrets is the values of secrets. Each write of one compares the record of the key.
 type Secrets struct {
 	Tables *state.Tables
 	Sealer Sealer
