@@ -67,6 +67,11 @@ func (h *Handler) issueJoin(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if req.Role, err = h.joinRole(req); err != nil {
 		return err
 	}
+	if req.Replace != "" { // the new head votes only once it has caught up
+		if err := enoughLeft("replace", h.Cluster(), req.Replace); err != nil {
+			return err
+		}
+	}
 	expires := h.Now().Add(req.Lifetime.D())
 	secret, err := h.Heads.IssueToken(r.Context(), req.Role, req.Replace, expires)
 	if err != nil {
@@ -100,7 +105,7 @@ func (h *Handler) joinRole(req trivet.JoinTokenRequest) (string, error) {
 
 func (h *Handler) removeHead(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	name := r.PathValue("name")
-	if err := enoughLeft(h.Cluster(), name); err != nil {
+	if err := enoughLeft("remove", h.Cluster(), name); err != nil {
 		return err
 	}
 	return done(w, h.Heads.Remove(r.Context(), name))
@@ -108,7 +113,7 @@ func (h *Handler) removeHead(w http.ResponseWriter, r *http.Request, _ *caller) 
 
 // enoughLeft refuses a removal after which most voters would be down: it would wait for them, and could not be
 // undone.
-func enoughLeft(c trivet.Cluster, name string) error {
+func enoughLeft(op string, c trivet.Cluster, name string) error {
 	var left, down []string
 	isVoter := false
 	for _, v := range c.Heads {
@@ -126,7 +131,7 @@ func enoughLeft(c trivet.Cluster, name string) error {
 	if !isVoter || len(down) == 0 || 2*len(down) < len(left) {
 		return nil
 	}
-	return &trivet.Error{Op: "remove", Kind: "Head", Name: name,
+	return &trivet.Error{Op: op, Kind: "Head", Name: name,
 		Err: fmt.Errorf("%w: most of the remaining voters are down: %s of %s", trivet.ErrConflict,
 			strings.Join(down, ", "), strings.Join(left, ", ")),
 		Hint: "start " + down[0] + ", or remove that one instead"}

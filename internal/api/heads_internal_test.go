@@ -32,7 +32,7 @@ func TestEnoughHeadsAreLeft(t *testing.T) {
 		for i, state := range tc.states {
 			c.Heads = append(c.Heads, trivet.HeadView{Name: fmt.Sprint("head", i), State: state})
 		}
-		err := enoughLeft(c, fmt.Sprint("head", tc.remove))
+		err := enoughLeft("remove", c, fmt.Sprint("head", tc.remove))
 		if (err == nil) != tc.ok || err != nil && !errors.Is(err, trivet.ErrConflict) {
 			t.Errorf("%v without head%d: %v", tc.states, tc.remove, err)
 		}

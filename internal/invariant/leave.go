@@ -21,6 +21,8 @@ type Leave struct {
 	Lost []string `json:"lost"`
 	// Next is what the next failure would break afterwards; empty: nothing.
 	Next string `json:"next,omitempty"`
+
+	without Votes // afterwards, or before the head that replaces it votes
 }
 
 // Votes are the voters of the store: how many there are, respond, and must.
@@ -60,6 +62,8 @@ func (l *Leave) vote(v voting, h *trivet.HeadFacts) {
 			l.After.Respond--
 		}
 	}
+	l.without = l.After
+	l.without.Needed = l.without.Voters/2 + 1
 	if l.Replaced {
 		l.After.Voters++
 		l.After.Respond++
@@ -87,8 +91,8 @@ func (l *Leave) refuse(f *trivet.StatusFacts, h *trivet.HeadFacts) {
 		l.Refused, l.Remedy = "there is no quorum: nothing can be changed", "see "+pageRecovery
 	case others == 0 && h.Role != trivet.RoleWitness:
 		l.Refused, l.Remedy = "it is the only full head that votes", "let another one join first: trivet head token"
-	case !l.Replaced && l.After.Respond < l.After.Needed:
-		l.Refused, l.Remedy = fmt.Sprintf("afterwards %s", l.After),
+	case l.without.Respond < l.without.Needed: // also while the head that replaces it catches up
+		l.Refused, l.Remedy = fmt.Sprintf("without it %s", l.without),
 			"start the heads that are down, or replace them: trivet head replace"
 	}
 }

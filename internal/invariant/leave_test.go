@@ -27,7 +27,10 @@ func TestLeaving(t *testing.T) {
 		{"the lost one", func(f *trivet.StatusFacts) { lose(f, "head2") }, "head2", false, invariant.Votes{2, 2, 2}, "",
 			"one more voter stops writes", []string{logs}},
 		{"one that responds, while another is lost", func(f *trivet.StatusFacts) { lose(f, "head2") }, "head1", false,
-			invariant.Votes{2, 1, 2}, "afterwards 1 of 2 voters respond, and 2 must", "the head that is left", []string{logs}},
+			invariant.Votes{2, 1, 2}, "without it 1 of 2 voters respond, and 2 must", "the head that is left", []string{logs}},
+		{"one that responds is replaced, while another is lost", func(f *trivet.StatusFacts) { lose(f, "head2") }, "head1",
+			true, invariant.Votes{3, 2, 2}, "without it 1 of 2 voters respond, and 2 must", "one more voter stops writes",
+			[]string{logs}},
 		{"no quorum", func(f *trivet.StatusFacts) { f.Quorum = false }, "head1", false, invariant.Votes{2, 2, 2},
 			"there is no quorum", "one more voter", []string{logs}},
 		{"the only full head", func(f *trivet.StatusFacts) {
