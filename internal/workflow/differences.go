@@ -17,8 +17,8 @@ const MaxChangeText = 200
 // value, by the name of its innermost field, as people may see it.
 func Differences(was, now *trivet.WorkflowSpec, show func(name string, value any) any) []trivet.RunChange {
 	before, after := leaves{}, leaves{}
-	before.ofRun(was, now)
-	after.ofRun(now, was)
+	before.ofRun(was, func(action string) bool { return now.Action(action) != nil })
+	after.ofRun(now, func(string) bool { return true })
 	out := []trivet.RunChange{}
 	for _, field := range slices.Sorted(maps.Keys(before.and(after))) {
 		a, b := before[field], after[field]
@@ -64,12 +64,15 @@ func (l leaves) and(other leaves) leaves {
 	return all
 }
 
-// ofRun adds what a run installs. Of an action that the other run does not have, the list of actions has the name.
-func (l leaves) ofRun(spec, other *trivet.WorkflowSpec) {
+// ofRun adds what a run installs, with the fields of the actions that are shown: of one that is left out, the list of
+// actions has the name.
+func (l leaves) ofRun(spec *trivet.WorkflowSpec, shown func(action string) bool) {
 	l.add("actions", "actions", actionNames(spec.Actions))
 	for _, a := range spec.Actions {
-		if other.Action(a.Name) != nil {
-			l.addStruct("actions."+a.Name, a)
+		if shown(a.Name) {
+			path := "actions." + a.Name
+			l.addStruct(path, a)
+			delete(l, path+".name")
 		}
 	}
 	for _, image := range spec.Images {

@@ -28,7 +28,7 @@ func TestDifferences(t *testing.T) {
 			{Name: "os", Use: "image", With: map[string]any{"image": "debian", "verify": true}, Retries: 3},
 			{Name: "hello", Use: "command", With: map[string]any{"script": strings.Repeat("é", MaxChangeText),
 				"env": map[string]any{"A": "1", "B": "3"}}},
-			{Name: "seed", Use: "seed"}},
+			{Name: "scratch", Use: "wipe", With: map[string]any{"disk": "all"}}},
 		Images: []trivet.ImageRef{{Name: "debian", ImageSpec: trivet.ImageSpec{Blob: trivet.BlobRef{Digest: "sha256:2"}}}},
 		Seed:   trivet.Seed{Hostname: "web", UserData: "new", SSHKeys: []string{"ssh-ed25519 a"}},
 	}
@@ -39,10 +39,12 @@ func TestDifferences(t *testing.T) {
 		return v
 	}
 	want := []trivet.RunChange{
-		{Field: "actions", Was: "wipe, os, hello", Now: "os, hello, seed"},
+		{Field: "actions", Was: "wipe, os, hello", Now: "os, hello, scratch"},
 		{Field: "actions.hello.with.env.B", Was: "2", Now: "3"},
 		{Field: "actions.hello.with.script", Was: "a", Now: strings.Repeat("é", MaxChangeText/2) + "... (400 bytes)"},
 		{Field: "actions.os.retries", Was: "1", Now: "3"},
+		{Field: "actions.scratch.use", Now: "wipe"},
+		{Field: "actions.scratch.with.disk", Now: "all"},
 		{Field: "disk.path", Was: "/dev/sda"},
 		{Field: "images.debian", Was: "sha256:1", Now: "sha256:2"},
 		{Field: "images.extra", Was: "sha256:3"},
