@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/invariant"
 )
@@ -30,11 +31,16 @@ func (a *app) planLeave(ctx context.Context, name string, replaced bool) error {
 	return nil
 }
 
-// confirmRemove shows the plan of a removal, and asks.
+// confirmRemove shows the plan of a removal, and asks, unless the heads would refuse it.
 func (a *app) confirmRemove(ctx context.Context, cl *client.Client, name string) error {
 	l, err := leaving(ctx, cl, name, false)
 	if err != nil {
 		return err
+	}
+	if l.Refused != "" {
+		fmt.Fprint(a.Err, leaveText(l))
+		return &trivet.Error{Op: "remove", Kind: "Head", Name: name, Hint: l.Remedy,
+			Err: fmt.Errorf("%w: %s", trivet.ErrConflict, l.Refused)}
 	}
 	return a.confirm("remove", leaveText(l))
 }
