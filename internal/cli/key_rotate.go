@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -174,8 +175,9 @@ func (r *rotation) text(ctx context.Context, cl *client.Client) (string, error) 
 			return "", &trivet.Error{Op: "rotate", Kind: "Key", Name: name, Err: trivet.ErrNotFound,
 				Hint: "the keys that can be rotated are: " + strings.Join(append(trivet.KeyNames(), allKeys), ", ")}
 		}
-		fmt.Fprintf(&out, "%s: %s is replaced on %d heads; %s\n", name, keyText(views[i].Status.Active),
-			len(views[i].Heads), text)
+		heads := slices.SortedFunc(maps.Keys(views[i].Heads), byNumber)
+		fmt.Fprintf(&out, "%s: %s is replaced on %s; %s\n", name, keyText(views[i].Status.Active),
+			printable(strings.Join(heads, ", ")), text)
 		if views[i].Status.Phase != "" {
 			fmt.Fprintf(&out, "  a rotation is in progress, and is completed: %s\n", rotationText(&views[i].Status))
 		}
@@ -211,7 +213,7 @@ func (a *app) waitRotated(ctx context.Context, cl *client.Client, key *trivet.Ke
 		}
 		if text := rotationText(&now.Status); text != last {
 			last = text
-			fmt.Fprintln(a.Err, text)
+			fmt.Fprintf(a.Err, "%s: %s\n", key.Name, text)
 		}
 	}
 	fmt.Fprintln(a.Err, "the rotation continues; to check it: trivet key list")

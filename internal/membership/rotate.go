@@ -28,7 +28,10 @@ func (r *Records) RotateKey(ctx context.Context, name string, grace *trivet.Dura
 		if grace != nil {
 			key.Spec.Grace = *grace
 		}
-		return errors.Join(key.Validate(), r.Keys.In(tx).Put(key))
+		if err := key.Validate(); err != nil {
+			return err
+		}
+		return r.Keys.In(tx).Put(key)
 	})
 	return key, err
 }
