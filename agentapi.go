@@ -94,9 +94,9 @@ type Grant struct {
 	Run *Run `json:"run,omitempty"`
 	// Heads are the API URLs of all heads, Blobs the URLs blobs are fetched from.
 	Heads []string `json:"heads,omitempty"`
-	// Trust is the pins of the cluster's CAs, separated by commas.
-	Trust string   `json:"trust,omitempty"`
 	Blobs []string `json:"blobs,omitempty"`
+	// Trust is the pins of the cluster's CAs, separated by commas.
+	Trust string `json:"trust,omitempty"`
 	// Time is the head's clock; the agent signs by it. Interval is how often the agent must sync.
 	Time     time.Time `json:"time"`
 	Interval Duration  `json:"interval,omitempty"`

@@ -8,8 +8,8 @@ import (
 
 // Key is a set of secret keys of the cluster that can be rotated. Its record has their IDs, and never a key. There are
 // four: "ca", the CA that signs the certificates of heads; "store", what the values of the store are encrypted with;
-// "seal", what the values of secrets are encrypted with once more; and "boot", what signs the tokens in boot scripts and
-// seeds.
+// "seal", what the values of secrets are encrypted with once more; and "boot", what signs the tokens in boot scripts
+// and seeds.
 type Key struct {
 	Meta
 	Spec   KeySpec   `json:"spec"`
@@ -24,8 +24,8 @@ const (
 	CAKey    = "ca"
 )
 
-// KeyNames returns the names of the records of keys, in the order in which all are rotated: while a stolen CA is trusted,
-// it could be used to request the others.
+// KeyNames returns the names of the records of keys, in the order in which all are rotated: while a stolen CA is
+// trusted, it could be used to request the others.
 func KeyNames() []string { return []string{CAKey, StoreKey, SealKey, BootKey} }
 
 // KeySpec is what operators requested.

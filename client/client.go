@@ -45,8 +45,8 @@ type Config struct {
 	// Trust is the pins of the cluster's CAs ("sha256:...", separated by commas) or CAs' certificates in PEM. See
 	// client.TLSConfig.
 	Trust string
-	// OnTrust is called, one call at a time, with the new pins when a response says that the cluster's CAs were changed,
-	// so that a program can store them. The client uses them from then on. Optional.
+	// OnTrust is called, one call at a time, with the new pins when a response says that the cluster's CAs were
+	// changed, so that a program can store them. The client uses them from then on. Optional.
 	OnTrust func(trust string)
 	// Token is the account's API token; agents have none.
 	Token string

@@ -9,8 +9,8 @@ import (
 )
 
 // Follow makes the client trust the cluster's CAs of these pins, separated by commas, instead of those of its
-// configuration: a response has reported that they were changed, to this program or to one before. It changes nothing where
-// the client trusts certificates in PEM, and where the pins are empty or not valid.
+// configuration: a response has reported that they were changed, to this program or to one before. It changes nothing
+// where the client trusts certificates in PEM, and where the pins are empty or not valid.
 func (c *Client) Follow(trust string) {
 	if c.pinned != nil && trust != "" {
 		c.pinned.follow(trust)
@@ -35,8 +35,8 @@ func (p *pinned) follow(trust string) {
 }
 
 // SaveTrust replaces the pins of a context in the config file, where they are the former ones. context is as for
-// [Environment]. It returns [trivet.ErrNotFound] where the pins are not from the file, but from the environment, or from
-// [AdminFile], which the head changes itself.
+// [Environment]. It returns [trivet.ErrNotFound] where the pins are not from the file, but from the environment, or
+// from [AdminFile], which the head changes itself.
 func SaveTrust(context, former, trust string) error {
 	path, err := FilePath()
 	if err != nil {

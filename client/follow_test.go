@@ -12,8 +12,8 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// A client follows the cluster's CAs as responses have them, and stores them: one that learnt the new pin reaches a head
-// of the new CA, and afterwards none of the old one.
+// A client follows the cluster's CAs as responses have them, and stores them: one that learnt the new pin reaches a
+// head of the new CA, and afterwards none of the old one.
 func TestClientFollowsTheCA(t *testing.T) {
 	old, next := newCluster(t), newCluster(t)
 	old.names = []string{"127.0.0.1"}
@@ -96,7 +96,8 @@ func TestSaveTrust(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, b := got.Contexts["a"], got.Contexts["b"]; a.Trust != "new" || a.Token != "1" || b.Trust != "old" || got.Contexts["c"].Trust != "new" ||
+	a, b, c := got.Contexts["a"], got.Contexts["b"], got.Contexts["c"]
+	if a.Trust != "new" || a.Token != "1" || b.Trust != "old" || c.Trust != "new" ||
 		got.Current != "a" {
 		t.Errorf("the file is %+v", got)
 	}

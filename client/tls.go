@@ -50,7 +50,8 @@ func newTLS(trust string) (*tls.Config, *pinned, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("trust of the cluster: neither pins (sha256:...) nor a CA: %w", err)
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, RootCAs: x509.NewCertPool()}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		RootCAs: x509.NewCertPool()}
 	for _, ca := range cas {
 		cfg.RootCAs.AddCert(ca)
 	}
@@ -71,7 +72,9 @@ type pinned struct {
 func (p *pinned) tls() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		InsecureSkipVerify: true, // VerifyConnection verifies instead, also for resumed sessions
-		VerifyConnection:   func(cs tls.ConnectionState) error { return verifyPinned(cs.PeerCertificates, *p.pins.Load()) }}
+		VerifyConnection: func(cs tls.ConnectionState) error {
+			return verifyPinned(cs.PeerCertificates, *p.pins.Load())
+		}}
 }
 
 // maxPins bounds the pins that are accepted, from a head as well.
@@ -120,8 +123,8 @@ func verifyPinned(chain []*x509.Certificate, pins []string) error {
 		return noWitness(chain[0])
 	}
 	return fmt.Errorf("%w: the server does not belong to the cluster of %s (wrong address; another cluster; a "+
-		"balancer that terminates TLS: then use its CA in PEM; or the cluster's CA was replaced: then run trivet login "+
-		"with the new pin)", trivet.ErrUnauthenticated, strings.Join(pins, ","))
+		"balancer that terminates TLS: then use its CA in PEM; or the cluster's CA was replaced: then run trivet "+
+		"login with the new pin)", trivet.ErrUnauthenticated, strings.Join(pins, ","))
 }
 
 // noWitness returns an error for the certificate of a witness, which serves raft only.

@@ -206,8 +206,8 @@ func (c *Client) RotateKey(ctx context.Context, name string, req trivet.RotateRe
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.json(ctx, call{method: http.MethodPost, path: "/v1/keys/" + url.PathEscape(name) + "/rotate", body: body},
-		key)
+	path := "/v1/keys/" + url.PathEscape(name) + "/rotate"
+	_, err = c.json(ctx, call{method: http.MethodPost, path: path, body: body}, key)
 	return key, err
 }
 

@@ -44,8 +44,8 @@ func responseHeaders() map[string]*huma.Header {
 		trivet.HeaderStale: text("\"true\" in a response to a read where the head could not confirm by a quorum that " +
 			"its copy is current. A response without it has all that was acknowledged two seconds before it."),
 		trivet.HeaderHeads: text("The API URLs of all heads, separated by commas."),
-		trivet.HeaderTrust: text("The pins of the cluster's CAs, separated by commas: sha256:, and the SHA-256 of each " +
-			"certificate."),
+		trivet.HeaderTrust: text("The pins of the cluster's CAs, separated by commas: sha256:, and the SHA-256 of " +
+			"each certificate."),
 	}
 }
 

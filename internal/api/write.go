@@ -241,8 +241,8 @@ func (wr *writer) matches(old trivet.Record, generation int64) error {
 	return nil
 }
 
-// patch changes labels, annotations and spec by a merge patch over the stored JSON, so that what neither writer nor head
-// knows stays.
+// patch changes labels, annotations and spec by a merge patch over the stored JSON, so that what neither writer nor
+// head knows stays.
 func (h *Handler) patch(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
 	wr, err := h.newWriter(w, r, c, info)
 	if err != nil {

@@ -74,7 +74,8 @@ func (k *Keys) AddCAs(dir string, b CABundle) error {
 		return err
 	}
 	if add.Cluster() != have.Cluster() {
-		return fmt.Errorf("%w: CAs of cluster %s for one of cluster %s", trivet.ErrInvalid, add.Cluster(), have.Cluster())
+		return fmt.Errorf("%w: CAs of cluster %s for one of cluster %s", trivet.ErrInvalid, add.Cluster(),
+			have.Cluster())
 	}
 	certs := have.certs[:1:1]
 	for _, cert := range slices.Concat(add.certs, have.certs[1:]) {
@@ -146,7 +147,8 @@ func keysOf(text []byte, certs []*x509.Certificate) (keys []byte, err error) {
 			return nil, fmt.Errorf("%w: %s: %w", trivet.ErrInvalid, fileCAKey, err)
 		}
 		key, ok := parsed.(*ecdsa.PrivateKey)
-		if ok && slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return key.PublicKey.Equal(c.PublicKey) }) {
+		of := func(c *x509.Certificate) bool { return key.PublicKey.Equal(c.PublicKey) }
+		if ok && slices.ContainsFunc(certs, of) {
 			keys = append(keys, pem.EncodeToMemory(block)...)
 		}
 	}
@@ -157,7 +159,8 @@ func keysOf(text []byte, certs []*x509.Certificate) (keys []byte, err error) {
 func joinPEM(a, b []byte) (joined []byte) {
 	var have [][]byte
 	for _, block := range slices.Concat(blocks(a), blocks(b)) {
-		if text := pem.EncodeToMemory(block); !slices.ContainsFunc(have, func(h []byte) bool { return bytes.Equal(h, text) }) {
+		text := pem.EncodeToMemory(block)
+		if !slices.ContainsFunc(have, func(h []byte) bool { return bytes.Equal(h, text) }) {
 			have = append(have, text)
 			joined = append(joined, text...)
 		}

@@ -94,8 +94,8 @@ func blocksOf(t *testing.T, text []byte) *x509.Certificate {
 	return mustCA(x509.ParseCertificate(blocks(text)[0].Bytes))(t)
 }
 
-// A head that was away while the CA was replaced learns it from the server's chain; of a server of another cluster, or of
-// one that only has the certificate of the successor, it does not.
+// A head that was away while the CA was replaced learns it from the server's chain; of a server of another cluster, or
+// of one that only has the certificate of the successor, it does not.
 func TestReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	k := mustCA(Init(dir, "c1"))(t)
@@ -191,7 +191,8 @@ func TestChangeOfCAsSurvivesACrash(t *testing.T) {
 	}
 }
 
-// What another head sends is refused where it is not CAs of this cluster; one of both CAs that was never used gives way.
+// What another head sends is refused where it is not CAs of this cluster; one of both CAs that was never used gives
+// way.
 func TestAddCAs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	k := mustCA(Init(dir, "c1"))(t)

@@ -30,6 +30,9 @@ const (
 
 var keyFiles = []string{fileCACert, fileCAKey, fileFormerCAs, fileBootCA, fileBoot, fileSeal, fileStore}
 
+// RingNames are the names of the keys that are rings.
+var RingNames = []string{trivet.StoreKey, trivet.SealKey, trivet.BootKey}
+
 // public reports whether a file of a key directory is not secret.
 func public(name string) bool { return name == fileCACert || name == fileFormerCAs }
 
@@ -112,7 +115,7 @@ func Load(dir string) (*Keys, error) {
 	return keys, nil
 }
 
-// Ring returns the keys of a name: [trivet.StoreKey], [trivet.SealKey] or [trivet.BootKey].
+// Ring returns the keys of one of the [RingNames].
 func (k *Keys) Ring(name string) keyring.Ring {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -193,7 +196,7 @@ func parseKeys(b Bundle) (*Keys, error) {
 		return nil, err
 	}
 	k := &Keys{CA: ca, BootCA: bootCA, bundle: Bundle{}, rings: map[string]keyring.Ring{}}
-	for _, name := range []string{trivet.StoreKey, trivet.SealKey, trivet.BootKey} {
+	for _, name := range RingNames {
 		if k.rings[name], err = keyring.Parse(b[name+ringSuffix]); err != nil {
 			return nil, fmt.Errorf("%s: %w", name+ringSuffix, err)
 		}

@@ -155,7 +155,8 @@ func TestChangeRing(t *testing.T) {
 	}
 	old, next := keys.Ring(trivet.StoreKey).First().ID(), keyring.New()
 	add := func(r keyring.Ring) (keyring.Ring, error) { return r.With(next, next), nil }
-	if err := keys.ChangeRing(filepath.Join(dir, "missing"), trivet.StoreKey, add); !errors.Is(err, trivet.ErrUnavailable) ||
+	err = keys.ChangeRing(filepath.Join(dir, "missing"), trivet.StoreKey, add)
+	if !errors.Is(err, trivet.ErrUnavailable) ||
 		keys.Values().Has(next.ID()) || len(keys.Ring(trivet.StoreKey).IDs()) != 1 {
 		t.Errorf("a key that is not on the disk: %v", err)
 	}
@@ -180,7 +181,8 @@ func TestChangeRing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(c.want, loaded.Ring(trivet.StoreKey).IDs()) + cmp.Diff(loaded.Bundle(), keys.Bundle()); diff != "" {
+		diff := cmp.Diff(c.want, loaded.Ring(trivet.StoreKey).IDs()) + cmp.Diff(loaded.Bundle(), keys.Bundle())
+		if diff != "" {
 			t.Error(diff)
 		}
 		_, _, err = keys.Values().Open(box, nil)

@@ -32,8 +32,8 @@ type Sealer struct{ cipher *keyring.Cipher }
 // NewSealer returns a Sealer with the keys of a ring.
 func NewSealer(keys keyring.Ring) *Sealer { return &Sealer{keyring.NewCipher(keys)} }
 
-// Seal encrypts a secret for one field with the key of an ID; empty: the first. It returns [trivet.ErrUnavailable] where
-// this head does not have that key.
+// Seal encrypts a secret for one field with the key of an ID; empty: the first. It returns [trivet.ErrUnavailable]
+// where this head does not have that key.
 func (s *Sealer) Seal(at FieldRef, secret Secret, key string) (string, error) {
 	if len(secret) > MaxSealed {
 		return "", fmt.Errorf("seal %s: %w: %d bytes; at most %d", at, trivet.ErrTooLarge, len(secret), MaxSealed)

@@ -16,9 +16,10 @@ import (
 )
 
 // A CA that is replaced signs a certificate of its successor (a cross-certificate, RFC 5280 section 3.2). Both are kept
-// in ca-former.pem, so that what names a former CA and cannot be changed, which is a recovery key on paper, also accepts
-// the CAs that followed it. Heads send the latest of them, so that a head that was removed before the rotation learns
-// that it does not belong to the cluster any more: see [Root.Replaced]. No connection is accepted because of them.
+// in ca-former.pem, so that what names a former CA and cannot be changed, which is a recovery key on paper, also
+// accepts the CAs that followed it. Heads send the latest of them, so that a head that was removed before the rotation
+// learns that it does not belong to the cluster any more: see [Root.Replaced]. No connection is accepted because of
+// them.
 
 // maxFormer bounds the certificates in ca-former.pem: two for each rotation. The oldest are dropped.
 const maxFormer = 32
@@ -41,14 +42,16 @@ func parseFormer(text []byte) (certs []*x509.Certificate, err error) {
 
 // successor returns the certificate by which a CA signs its successor, in DER.
 func (c *CA) successor(next *x509.Certificate) ([]byte, error) {
-	der, err := x509.CreateCertificate(rand.Reader, caTemplate(next.Subject.CommonName), c.certs[0], next.PublicKey, c.key)
+	template := caTemplate(next.Subject.CommonName)
+	der, err := x509.CreateCertificate(rand.Reader, template, c.certs[0], next.PublicKey, c.key)
 	if err != nil {
 		return nil, fmt.Errorf("sign the certificate of the next CA: %w", err)
 	}
 	return der, nil
 }
 
-// maxLinks bounds the certificates of successors that heads send: a head that was away for more rotations is not notified.
+// maxLinks bounds the certificates of successors that heads send: a head that was away for more rotations is not
+// notified.
 const maxLinks = 3
 
 // links returns the certificates, in DER, by which the last CAs signed their successors.
@@ -97,24 +100,14 @@ func (c *CA) Follows(trust string) bool {
 		return true
 	}
 	pins := strings.Split(trust, ",")
-	reached := map[*x509.Certificate]bool{} // the former CAs that lead to this one
-	for cert := c.certs[0]; cert != nil; {
-		cert = c.predecessor(cert)
-		if cert == nil || reached[cert] {
-			return false
-		}
-		reached[cert] = true
-		if slices.Contains(pins, pinOf(cert)) {
+	_, former := c.link(c.certs[0])
+	for n := 0; former != nil && n < maxFormer; n++ {
+		if slices.Contains(pins, pinOf(former)) {
 			return true
 		}
+		_, former = c.link(former)
 	}
 	return false
-}
-
-// predecessor returns the former CA that signed the key of a CA as its successor; nil: none.
-func (c *CA) predecessor(of *x509.Certificate) *x509.Certificate {
-	_, former := c.link(of)
-	return former
 }
 
 // link returns the certificate by which a former CA signed a CA as its successor, and that former CA; nil: none.

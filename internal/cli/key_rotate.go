@@ -54,7 +54,8 @@ func (a *app) rotateCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1), ValidArgs: append(trivet.KeyNames(), allKeys),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("grace") && (grace < trivet.MinGrace.D() || grace > trivet.MaxGrace.D()) {
-				return &trivet.FieldError{Field: "--grace", Problem: fmt.Sprintf("is %s; must be from 1s to 24h", grace)}
+				return &trivet.FieldError{Field: "--grace",
+					Problem: fmt.Sprintf("is %s; must be from 1s to 24h", grace)}
 			}
 			r.names, r.grace = args, trivet.Duration(grace)
 			if args[0] == allKeys {

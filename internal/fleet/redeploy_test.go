@@ -154,8 +154,9 @@ func TestFailedRedeployKeepsTheMachine(t *testing.T) {
 	r.must(r.Report(t.Context(), &trivet.Sync{Machine: "p1", Epoch: r.machineNamed("p1").Status.Epoch, BootID: "b",
 		Reports: []trivet.Report{{Seq: 1, Action: "work", Attempt: 1, State: trivet.StepFailed, Final: true,
 			Cause: "the image does not fit", Fault: trivet.FaultConfiguration}}}))
-	if m := r.machineNamed("p1").Status; workflow.StateOf(&m) != trivet.MachineAvailable || m.HoldsData != "provision a" {
-		t.Errorf("the machine: %+v", m)
+	if st := r.machineNamed("p1").Status; workflow.StateOf(&st) != trivet.MachineAvailable ||
+		st.HoldsData != "provision a" {
+		t.Errorf("the machine: %+v", st)
 	}
 	only := map[string]string{"only": "p1"}
 	r.label("p1", only)

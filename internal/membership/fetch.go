@@ -13,7 +13,8 @@ import (
 const fetchTimeout = 3 * time.Second
 
 // fetch requests something that full heads have from all of them at once, and calls use with each response, until use
-// reports that it is enough, and returns its error then. A witness that was taken over could send keys that it knows: its response is refused.
+// reports that it is enough, and returns its error then. A witness that was taken over could send keys that it knows:
+// its response is refused.
 func fetch[T any](ctx context.Context, l *Local, path, what string, use func(*T) (enough bool, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()

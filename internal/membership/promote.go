@@ -9,8 +9,8 @@ import (
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
-// StableTime is how long a head must be healthy before it becomes a voter, or another one starts again: one that restarts repeatedly, or lags,
-// would cost the others their quorum.
+// StableTime is how long a head must be healthy before it becomes a voter, or another one starts again: one that
+// restarts repeatedly, or lags, would cost the others their quorum.
 const StableTime = 3 * time.Second
 
 // promote makes a head that joined a voter.

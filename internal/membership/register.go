@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/store"
 )
@@ -90,7 +91,7 @@ func (r *Registration) writeRecord(ctx context.Context) error {
 		st.Release = trivet.CurrentRelease
 		st.Version, st.API, st.Boot, st.Peer, st.DHCP = l.cfg.Version, l.addr.API, l.addr.Boot, l.addr.Peer, l.addr.DHCP
 		st.Started, st.Member = l.started, cluster.FormatID(r.Member.ID())
-		for _, name := range ringNames {
+		for _, name := range auth.RingNames {
 			st.SetKeys(name, l.Ring(name).IDs())
 		}
 		st.StoredCAs, st.CAs = cas.Stored(), cas.InUse()

@@ -14,9 +14,6 @@ import (
 // keysPath is the endpoint by which a full head gets the keys of a name that it does not have.
 func keysPath(name string) string { return "keys/" + name }
 
-// ringNames are the keys that are rings.
-var ringNames = []string{trivet.StoreKey, trivet.SealKey, trivet.BootKey}
-
 // KeysResponse is the keys of a name, as in keys/NAME.keys. It is secret.
 type KeysResponse struct {
 	Ring []byte `json:"store"`
@@ -50,8 +47,8 @@ func (s *Server) checkKeyHolder(r *http.Request, from auth.Peer) error {
 		return &trivet.Error{Op: "request keys", Kind: "Head", Name: from.Name,
 			Err: fmt.Errorf("%w: it is reached at %s, and this request is from %s", trivet.ErrForbidden, h.Status.Peer,
 				r.RemoteAddr),
-			Hint: "for keys, a head must call from the address that it advertises: see --advertise, the routes of its " +
-				"host, and gateways that change addresses"}
+			Hint: "for keys, a head must call from the address that it advertises: see --advertise, the routes of " +
+				"its host, and gateways that change addresses"}
 	}
 	return nil
 }
@@ -125,13 +122,13 @@ func (k Ring) add(text []byte) error {
 	return k.change(func(r keyring.Ring) (keyring.Ring, error) { return r.With(got.Keys()...), nil })
 }
 
-// updateKeys gets the keys that the other heads have, before this head reads the store. A head that was down has what it
-// needs, as a key is used only when all full heads have it; but its directory may have been put back from a copy.
+// updateKeys gets the keys that the other heads have, before this head reads the store. A head that was down has what
+// it needs, as a key is used only when all full heads have it; but its directory may have been put back from a copy.
 func (l *Local) updateKeys(ctx context.Context) error {
 	if l.data.witness() || l.unverified || len(l.otherMembers()) == 0 {
 		return nil
 	}
-	for _, name := range ringNames {
+	for _, name := range auth.RingNames {
 		if err := l.Ring(name).Fetch(ctx); err != nil {
 			l.cfg.Log.Debug("no other head sent its keys; using those that this head has", "keys", name, "error", err)
 		}

@@ -21,8 +21,10 @@ func TestStoreKeysAreForFullHeads(t *testing.T) {
 	s := newSite(t, 2)
 	get := func(p auth.Peer) error {
 		var resp KeysResponse
-		err := s.client(s.certify(p)).Call(t.Context(), "https://"+s.heads[0].addr, keysPath(trivet.StoreKey), struct{}{}, &resp)
-		if got := bytes.Equal(resp.Ring, s.keys.Ring(trivet.StoreKey).Text()); got != (err == nil) || !got && len(resp.Ring) > 0 {
+		cl, path := s.client(s.certify(p)), keysPath(trivet.StoreKey)
+		err := cl.Call(t.Context(), "https://"+s.heads[0].addr, path, struct{}{}, &resp)
+		got := bytes.Equal(resp.Ring, s.keys.Ring(trivet.StoreKey).Text())
+		if got != (err == nil) || !got && len(resp.Ring) > 0 {
 			t.Errorf("%+v got keys: %t, %v", p, got, err)
 		}
 		return err
@@ -47,7 +49,8 @@ func TestKeysForTheAddressOfTheHead(t *testing.T) {
 	s := newSite(t, 2)
 	s.record("head1", "", func(rec *trivet.Head) { rec.Status.Peer = "https://192.0.2.1:7480" })
 	cl := s.client(s.certify(auth.Peer{Name: "head1", Role: auth.PeerHead}))
-	for _, path := range []string{casPath, keysPath(trivet.StoreKey), keysPath(trivet.SealKey), keysPath(trivet.BootKey)} {
+	for _, name := range trivet.KeyNames() {
+		path := keysPath(name)
 		var resp map[string]any
 		err := cl.Call(t.Context(), "https://"+s.heads[0].addr, path, struct{}{}, &resp)
 		if !errors.Is(err, trivet.ErrForbidden) || len(resp) > 0 {
@@ -72,8 +75,9 @@ func TestFetchStoreKeys(t *testing.T) {
 	l := &Local{cfg: Config{Dir: dir, Log: slog.New(slog.DiscardHandler)}, keys: own,
 		client: s.client(s.certify(auth.Peer{Name: "head1", Role: auth.PeerHead}))}
 	l.data.Peers = []cluster.Peer{{ID: 1, Name: "gone", URL: "https://127.0.0.1:1"}}
-	if err := l.Ring(trivet.StoreKey).Fetch(t.Context()); !errors.Is(err, trivet.ErrUnavailable) || len(l.Ring(trivet.StoreKey).IDs()) != 1 {
-		t.Errorf("from a head that is down: %v, %v", err, l.Ring(trivet.StoreKey).IDs())
+	ring := l.Ring(trivet.StoreKey)
+	if err := ring.Fetch(t.Context()); !errors.Is(err, trivet.ErrUnavailable) || len(ring.IDs()) != 1 {
+		t.Errorf("from a head that is down: %v, %v", err, ring.IDs())
 	}
 	l.data.Peers = append(l.data.Peers, cluster.Peer{ID: 2, Name: "head0", URL: "https://" + s.heads[0].addr})
 	if err := l.updateKeys(t.Context()); err != nil {
@@ -83,7 +87,7 @@ func TestFetchStoreKeys(t *testing.T) {
 	loaded := must(auth.Load(filepath.Join(dir, "keys")))(t)
 	if !slices.Equal(l.Ring(trivet.StoreKey).IDs(), want) || !slices.Equal(loaded.Ring(trivet.StoreKey).IDs(), want) ||
 		!own.Values().Has(next.ID()) {
-		t.Errorf("the keys are %v, on the disk %v, want %v", l.Ring(trivet.StoreKey).IDs(), loaded.Ring(trivet.StoreKey).IDs(), want)
+		t.Errorf("the keys are %v, on the disk %v, want %v", ring.IDs(), loaded.Ring(trivet.StoreKey).IDs(), want)
 	}
 	err := l.Ring(trivet.StoreKey).Fetch(t.Context(), "00000000")
 	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), "00000000") {

@@ -59,7 +59,7 @@ func (s *Server) Register(p *peer.Server) {
 	}
 	p.Register(peer.Endpoint{Path: joinPath, Access: peer.Unauthenticated, Handle: s.join})
 	p.Register(peer.Endpoint{Path: newMemberPath, Access: peer.Member, Handle: s.newMember})
-	for _, name := range ringNames {
+	for _, name := range auth.RingNames {
 		p.Register(peer.Endpoint{Path: keysPath(name), Access: peer.FullMember, Handle: s.ring(name)})
 	}
 	p.Register(peer.Endpoint{Path: casPath, Access: peer.Member, Handle: s.cas})

@@ -130,8 +130,8 @@ func (k *Key) opens(cluster, recipient string) error {
 	return nil
 }
 
-// trusts returns an error if the keys in a backup are not those of the cluster that the key was created for: their CA is
-// another one, and does not follow one that the key names.
+// trusts returns an error if the keys in a backup are not those of the cluster that the key was created for: their CA
+// is another one, and does not follow one that the key names.
 func (k *Key) trusts(ca *auth.CA) error {
 	if len(k.trust) == 0 || slices.ContainsFunc(k.trust, ca.Follows) {
 		return nil

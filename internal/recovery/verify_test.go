@@ -52,7 +52,9 @@ func TestBackupIsVerified(t *testing.T) {
 func TestBackupDuringRotation(t *testing.T) {
 	s, dir := newSite(t, trivet.CurrentRelease), t.TempDir()
 	next := keyring.New()
-	err := s.keys.ChangeRing(s.keysDir, trivet.StoreKey, func(r keyring.Ring) (keyring.Ring, error) { return r.With(next), nil })
+	err := s.keys.ChangeRing(s.keysDir, trivet.StoreKey, func(r keyring.Ring) (keyring.Ring, error) {
+		return r.With(next), nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

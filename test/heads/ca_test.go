@@ -149,7 +149,8 @@ func (h *head) rootCA(t *testing.T) *auth.Root {
 // create creates a machine.
 func (l *ledger) create(name string) {
 	l.Helper()
-	if _, err := client.Of[trivet.Machine](l.cl).Create(l.Context(), &trivet.Machine{Meta: trivet.Meta{Name: name}}); err != nil {
+	m := &trivet.Machine{Meta: trivet.Meta{Name: name}}
+	if _, err := client.Of[trivet.Machine](l.cl).Create(l.Context(), m); err != nil {
 		l.Fatal(err)
 	}
 	time.Sleep(100 * time.Millisecond)

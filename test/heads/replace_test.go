@@ -51,8 +51,8 @@ func TestBothAreReplaced(t *testing.T) {
 	l.read(h0.client(second))
 }
 
-// The successor of a failed head may use its address. No token replaces a head that is up meanwhile: it would be removed
-// before its successor votes.
+// The successor of a failed head may use its address. No token replaces a head that is up meanwhile: it would be
+// removed before its successor votes.
 func TestReplacedAtItsAddress(t *testing.T) {
 	t.Parallel()
 	h0, l := startWithLedger(t)
@@ -60,7 +60,8 @@ func TestReplacedAtItsAddress(t *testing.T) {
 	h0.join("head2")
 	h1.Kill()
 	h0.awaitState("head1", "down")
-	if r, err := h0.Trivet("head", "replace", "head2"); err == nil || !strings.Contains(r.All, "most of the remaining voters") {
+	r, err := h0.Trivet("head", "replace", "head2")
+	if err == nil || !strings.Contains(r.All, "most of the remaining voters") {
 		t.Errorf("while another one is down, one that is up may be replaced: %v", err)
 	}
 	n := newHead(t, "head3")

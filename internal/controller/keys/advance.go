@@ -96,8 +96,8 @@ func (c *Controller) finish(tx *store.Tx, k *trivet.Key, _ string) error {
 	old := st.Old
 	st.Phase, st.Old, st.Read, st.Rotations, st.Rotated = "", "", 0, k.Spec.Rotations, c.now().UTC()
 	if c.Contents == nil {
-		return c.event(tx, k, trivet.ReasonKeyRotated, "no full head has key "+old+" any more; what was made with it is "+
-			"refused")
+		return c.event(tx, k, trivet.ReasonKeyRotated,
+			"no full head has key "+old+" any more; what was made with it is refused")
 	}
 	return c.event(tx, k, trivet.ReasonKeyRotated, fmt.Sprintf(
 		"nothing is encrypted with key %s any more, and no full head has it; %d values were encrypted again", old,

@@ -20,7 +20,8 @@ func decideCA(k *trivet.Key, heads []*trivet.Head) (next step, reason string) {
 		return next, ""
 	}
 	wanted := wantedCAs(&k.Status)
-	if others := without(heads, func(h *trivet.Head) bool { return slices.Equal(h.Status.CAs, wanted) }); len(others) > 0 {
+	others := without(heads, func(h *trivet.Head) bool { return slices.Equal(h.Status.CAs, wanted) })
+	if len(others) > 0 {
 		return waiting, waitReason(others, "to use "+caText[k.Status.Phase])
 	}
 	switch k.Status.Phase {
@@ -34,8 +35,8 @@ func decideCA(k *trivet.Key, heads []*trivet.Head) (next step, reason string) {
 	return finish, ""
 }
 
-// beginCA returns the first step, where all members use the same CA, and no other one: a record that was put back to its
-// beginning must not make heads refuse each other.
+// beginCA returns the first step, where all members use the same CA, and no other one: a record that was put back to
+// its beginning must not make heads refuse each other.
 func beginCA(heads []*trivet.Head) (next step, reason string) {
 	silent := without(heads, func(h *trivet.Head) bool { return len(h.Status.CAs) > 0 })
 	if len(silent) > 0 {
@@ -56,8 +57,8 @@ var caText = map[trivet.KeyPhase]string{
 	trivet.KeyDropping:     "the new CA only",
 }
 
-// lostCA returns the step where no head has the new CA on its disk, since the only one was removed, or after a recovery;
-// none: some head has it.
+// lostCA returns the step where no head has the new CA on its disk, since the only one was removed, or after a
+// recovery; none: some head has it.
 func lostCA(k *trivet.Key, heads []*trivet.Head) step {
 	pin, lost := k.Status.Active, restore
 	if k.Status.Next != "" {

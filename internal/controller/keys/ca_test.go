@@ -77,7 +77,8 @@ func newCASite(t *testing.T, n int) *caSite {
 	m := storetest.Member(t)
 	s.tables = storetest.On(t, m, store.Options{Head: "head0"}, state.New)
 	for i := range n {
-		name, own := fmt.Sprint("head", i), &cas{used: []string{firstCA}, stored: []string{firstCA}, created: &s.created}
+		name := fmt.Sprint("head", i)
+		own := &cas{used: []string{firstCA}, stored: []string{firstCA}, created: &s.created}
 		c := NewCA(CAConfig{Head: name, CAs: own, Tables: s.tables, Rank: func(string) int { return i },
 			Healthy: func(h *trivet.Head) bool { return !s.down[h.Name] }, Log: slog.New(slog.DiscardHandler),
 			Restart: func() { s.starts, own.used = append(s.starts, name), own.Stored() }})
@@ -270,8 +271,8 @@ func TestMayRestart(t *testing.T) {
 	}
 }
 
-// A rotation begins where all members use one CA: not where a record was put back to its beginning in the middle of one,
-// nor while a member reports none.
+// A rotation begins where all members use one CA: not where a record was put back to its beginning in the middle of
+// one, nor while a member reports none.
 func TestBeginCA(t *testing.T) {
 	k := &trivet.Key{Meta: trivet.Meta{Name: trivet.CAKey}, Spec: trivet.KeySpec{Rotations: 1}}
 	for _, tc := range []struct {

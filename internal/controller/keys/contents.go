@@ -50,8 +50,8 @@ func (v StoreValues) EndReseal(ctx context.Context, revision int64) error {
 	return v.Member.Compact(ctx, revision)
 }
 
-// Drops implements [Contents]: none of the values of this head's copy is encrypted with the key. Afterwards, nor is what
-// its member has on the disk.
+// Drops implements [Contents]: none of the values of this head's copy is encrypted with the key. Afterwards, nor is
+// what its member has on the disk.
 func (v StoreValues) Drops(id string) error {
 	key, err := keyring.ParseID(id)
 	if err != nil {

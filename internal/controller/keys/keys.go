@@ -1,8 +1,7 @@
-// Package keys rotates the keys that are rings, of the values of the store, of secrets and of boot tokens (keys.go), and
-// the CA (ca.go). Each head
-// keeps its own keys as the record says, and publishes which it has. One head at a time takes the next step of the
-// rotation, whose state is in the record: any other one continues (rotation.go). Two that do so at once do no harm: each
-// step is decided by compare.
+// Package keys rotates the keys that are rings, of the values of the store, of secrets and of boot tokens (keys.go),
+// and the CA (ca.go). Each head keeps its own keys as the record says, and publishes which it has. One head at a time
+// takes the next step of the rotation, whose state is in the record: any other one continues (rotation.go). Two that do
+// so at once do no harm: each step is decided by compare.
 package keys
 
 import (

@@ -93,7 +93,8 @@ func (r *rotation) update(ctx context.Context, do func(tx *store.Tx) error) erro
 }
 
 // step takes a step in one transaction, if it still is the next one.
-func (r *rotation) step(ctx context.Context, want step, do func(tx *store.Tx, k *trivet.Key, reason string) error) error {
+func (r *rotation) step(ctx context.Context, want step,
+	do func(tx *store.Tx, k *trivet.Key, reason string) error) error {
 	return r.update(ctx, func(tx *store.Tx) error {
 		k, err := r.tables.Keys.In(tx).Get(r.name)
 		if err != nil {
