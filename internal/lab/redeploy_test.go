@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/trivet-project/trivet"
@@ -31,7 +32,8 @@ func TestRedeploy(t *testing.T) {
 	}
 	plan, err = s.client.PlanRedeploy(t.Context(), "default", "m")
 	s.must(err)
-	if len(plan.Changes) != 1 || plan.Changes[0].Field != "actions" {
+	if fields := changedFields(plan); !slices.Equal(fields,
+		[]string{"actions", "actions.clean.use", "actions.clean.with.mode"}) {
 		t.Errorf("the plan after a change: %+v", plan)
 	}
 	s.must(s.client.Redeploy(t.Context(), "default", "m", trivet.RedeployRequest{Plan: plan.Plan}))
@@ -53,6 +55,15 @@ func TestRedeploy(t *testing.T) {
 	if bytes.Contains(raw, []byte(secret)) {
 		t.Error("what the former system has written is still on the disk")
 	}
+}
+
+// changedFields names what a plan changes.
+func changedFields(plan *trivet.RedeployPlan) []string {
+	var names []string
+	for _, change := range plan.Changes {
+		names = append(names, change.Field)
+	}
+	return names
 }
 
 // mustServe checks that a machine serves a provision.
