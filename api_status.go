@@ -37,12 +37,14 @@ type Invariant struct {
 // StatusFacts is what one head knows of the site, and what the heads report of themselves. What cannot be found out is
 // a fact, too: a head that does not respond has no Own, and a Problem.
 type StatusFacts struct {
-	Head           string         `json:"head"` // that gathered them
-	Time           time.Time      `json:"time"` // by its clock
-	Quorum         bool           `json:"quorum"`
-	ClusterVersion Release        `json:"clusterVersion,omitempty"`
-	Heads          []HeadFacts    `json:"heads"` // without those that were removed
-	Networks       []NetworkFacts `json:"networks,omitempty"`
+	Head           string    `json:"head"` // that gathered them
+	Time           time.Time `json:"time"` // by its clock
+	Quorum         bool      `json:"quorum"`
+	ClusterVersion Release   `json:"clusterVersion,omitempty"`
+	// Upgrade is the upgrade in progress: its version, phase and what it waits for; empty: there is none.
+	Upgrade  string         `json:"upgrade,omitempty"`
+	Heads    []HeadFacts    `json:"heads"` // without those that were removed
+	Networks []NetworkFacts `json:"networks,omitempty"`
 	// Machines and Provisions are their numbers by state.
 	Machines      map[string]int  `json:"machines,omitempty"`
 	Provisions    map[string]int  `json:"provisions,omitempty"`

@@ -31,8 +31,8 @@ var layers = []layer{
 		},
 		{
 			"internal/archive", "internal/auth", "internal/blob", "internal/bmc", "internal/bucket", "internal/cluster",
-			"internal/dhcp", "internal/hostnet", "internal/image", "internal/notify", "internal/platform", "internal/runlog",
-			"internal/store", "internal/tftp",
+			"internal/dhcp", "internal/hostnet", "internal/image", "internal/notify", "internal/platform", "internal/program",
+			"internal/runlog", "internal/store", "internal/tftp",
 		},
 	}},
 	{"rules", [][]string{
@@ -64,7 +64,8 @@ var layers = []layer{
 		"internal/api", "internal/netboot", "internal/controller/backup", "internal/controller/blobs", "internal/controller/collect",
 		"internal/controller/console", "internal/controller/deadline", "internal/controller/heads",
 		"internal/controller/keys", "internal/controller/members", "internal/controller/notify",
-		"internal/controller/power", "internal/controller/provision", "internal/controller/verify",
+		"internal/controller/power", "internal/controller/provision", "internal/controller/upgrade",
+		"internal/controller/verify",
 	}}},
 	{"programs", [][]string{
 		{"internal/cli", "internal/server", "internal/bmc/bmctest", "internal/lab/grade", "internal/lab/vm"},

@@ -73,6 +73,11 @@ func NotifierEventName(notifier string, seq int64) string {
 	return fmt.Sprintf("notifier.%s.%x", notifier, seq%16)
 }
 
+// UpgradeEventName returns the name of event number seq of upgrades.
+func UpgradeEventName(seq int64) string {
+	return fmt.Sprintf("upgrade.%s.%02x", UpgradeName, seq%EventsPerSubject)
+}
+
 // BackupEventName returns the name of event number seq of a schedule of backups, which keeps 16 of them.
 func BackupEventName(schedule string, seq int64) string {
 	return fmt.Sprintf("backupschedule.%s.%x", schedule, seq%16)
@@ -208,6 +213,16 @@ const (
 	ReasonBackupFailing = "BackupFailing"
 	// ReasonBackupRecovered: a schedule that was failing makes backups again.
 	ReasonBackupRecovered = "BackupRecovered"
+	// ReasonUpgradeStarted: the program of all heads is to be replaced.
+	ReasonUpgradeStarted = "UpgradeStarted"
+	// ReasonUpgradeHead: a head starts again with the new program.
+	ReasonUpgradeHead = "UpgradeHead"
+	// ReasonUpgraded: all heads run the new program.
+	ReasonUpgraded = "Upgraded"
+	// ReasonUpgradeReverting: the heads go back to their former program; the message says why.
+	ReasonUpgradeReverting = "UpgradeReverting"
+	// ReasonUpgradeReverted: no head runs the new program.
+	ReasonUpgradeReverted = "UpgradeReverted"
 )
 
 // EventReasons are all reasons of events.
@@ -222,4 +237,5 @@ var EventReasons = []string{
 	ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonBlobDamaged, ReasonBlobRepaired, ReasonKeyRotation,
 	ReasonKeyActive, ReasonKeyRotated, ReasonResolved, ReasonCancelled, ReasonNotifierFailing, ReasonNotifierRecovered,
 	ReasonNotifierDisabled, ReasonNotificationsDropped, ReasonBackupFailing, ReasonBackupRecovered,
+	ReasonUpgradeStarted, ReasonUpgradeHead, ReasonUpgraded, ReasonUpgradeReverting, ReasonUpgradeReverted,
 }

@@ -66,6 +66,7 @@ var Kinds = []KindInfo{
 			"spec.raceBudget": "0.3.1",
 			"spec.release":    SinceRelease}}),
 	kind[Head](KindInfo{Plural: "heads", ReadOnly: true, Writer: AccountAdmin}),
+	kind[Upgrade](KindInfo{Plural: "upgrades", ReadOnly: true, Writer: AccountAdmin, Since: UpgradeRelease}),
 	kind[Key](KindInfo{Plural: "keys", ReadOnly: true, Writer: AccountAdmin, Since: "0.3",
 		FieldsSince: map[string]Release{"spec.grace": "0.3.1"}}),
 	kind[Secret](KindInfo{Plural: "secrets", Scope: ScopeProject, Writer: AccountAdmin}),

@@ -20,6 +20,7 @@ var notReferences = map[string]string{
 	"Address.spec.mac":                  "a port, which has no record if its machine is unknown",
 	"Event.spec.head":                   "who wrote it",
 	"Site.status.recovered.head":        "history; its record may be gone",
+	"Upgrade.status.head":               "a member that may be removed meanwhile; another one follows then",
 }
 
 // Every field that is called like a kind refers to it, and is declared.

@@ -152,6 +152,8 @@ type HeadStatus struct {
 	CAs []string `json:"cas,omitempty"`
 	// DHCP are the addresses from which it serves DHCP.
 	DHCP []netip.Addr `json:"dhcp,omitempty"`
+	// Program is its program, since there was an upgrade.
+	Program *HeadProgram `json:"program,omitempty"`
 }
 
 // Keys returns the IDs of the keys of a name that the head holds: see [KeyNames].

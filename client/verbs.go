@@ -211,6 +211,36 @@ func (c *Client) RotateKey(ctx context.Context, name string, req trivet.RotateRe
 	return key, err
 }
 
+// Upgrade requests that the program of all heads is replaced, one after the other, and returns the record, which shows
+// the progress. Its programs were uploaded before: see [Client.PutBlob].
+func (c *Client) Upgrade(ctx context.Context, spec trivet.UpgradeSpec) (*trivet.Upgrade, error) {
+	body, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	return c.upgrade(ctx, "run", body)
+}
+
+// PauseUpgrade lets no further head start again with the new program, or lets the upgrade go on.
+func (c *Client) PauseUpgrade(ctx context.Context, pause bool) (*trivet.Upgrade, error) {
+	if !pause {
+		return c.upgrade(ctx, "resume", nil)
+	}
+	return c.upgrade(ctx, "pause", nil)
+}
+
+// RollbackUpgrade lets the heads go back to their former program.
+func (c *Client) RollbackUpgrade(ctx context.Context) (*trivet.Upgrade, error) {
+	return c.upgrade(ctx, "rollback", nil)
+}
+
+func (c *Client) upgrade(ctx context.Context, verb string, body []byte) (*trivet.Upgrade, error) {
+	u := new(trivet.Upgrade)
+	path := "/v1/upgrades/" + trivet.UpgradeName + "/" + verb
+	_, err := c.json(ctx, call{method: http.MethodPost, path: path, body: body}, u)
+	return u, err
+}
+
 // RemoveHead starts the removal of a head from the cluster; its record shows when it is complete.
 func (c *Client) RemoveHead(ctx context.Context, head string) error {
 	if err := trivet.ValidateName(head); err != nil {

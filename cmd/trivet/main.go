@@ -2,6 +2,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,10 @@ var version = "dev"
 func main() {
 	if osinit.Called() { // in the installer OS this binary is the first process
 		osinit.Main(runInstaller)
+	}
+	if err := startSelected(os.Args); err != nil {
+		fmt.Fprintln(os.Stderr, "trivet:", err)
+		os.Exit(1)
 	}
 	ctx, signals := cli.NotifySignals()
 	env := cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version, Signals: signals}

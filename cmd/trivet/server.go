@@ -1,12 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime/pprof"
-	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -53,9 +54,52 @@ func serverCommand() *cobra.Command {
 	return c
 }
 
+// confirmTimeout is how long a new program may take until it works. It includes a wait for a quorum.
+const confirmTimeout = 3 * time.Minute
+
+var errNotConfirmed = fmt.Errorf("it did not work within %s", confirmTimeout)
+
 func runServer(ctx context.Context, cfg server.Config) error {
 	tuneGC()
 	raiseFileLimit()
+	programs := ownPrograms(cfg.Dir)
+	cfg.Programs = programs
+	if programs.Unconfirmed() {
+		cfg.Log.Info("this program was brought by an upgrade, and must confirm that it works", "version", cfg.Version)
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer time.AfterFunc(confirmTimeout, func() {
+			if programs.Unconfirmed() {
+				cancel(errNotConfirmed)
+			}
+		}).Stop()
+	}
+	err := serve(ctx, cfg)
+	if failure := cmp.Or(notConfirmed(ctx), err); failure != nil && !errors.Is(err, server.ErrRestart) &&
+		programs.Unconfirmed() {
+		cfg.Log.Error("this program is given up: the head goes back to its former one", "error", failure)
+		if err := programs.GiveUp(failure.Error()); err != nil {
+			return errors.Join(failure, err)
+		}
+		return execNext(programs)
+	}
+	if errors.Is(err, server.ErrRestart) {
+		return execNext(programs)
+	}
+	return err
+}
+
+// notConfirmed returns errNotConfirmed where that ended ctx.
+func notConfirmed(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), errNotConfirmed) {
+		return errNotConfirmed
+	}
+	return nil
+}
+
+// serve runs a head until it ends. It returns ErrRestart where this process is to replace itself.
+func serve(ctx context.Context, cfg server.Config) error {
 	s, err := server.New(ctx, cfg)
 	switch {
 	case errors.Is(err, server.ErrNotJoined): // a script must not continue as if it had joined
@@ -76,17 +120,12 @@ func runServer(ctx context.Context, cfg server.Config) error {
 		err = errors.Join(err, s.Close())
 	}
 	if restart && err == nil && ctx.Err() == nil {
-		return execSelf()
+		return server.ErrRestart
 	}
 	if errors.Is(err, server.ErrStuck) { // for a report of the error; the program exits without it
 		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 	}
 	return err
-}
-
-// execSelf replaces this process by a new one of the same program, with the same arguments and environment.
-func execSelf() error {
-	return fmt.Errorf("start this program again: %w", syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
 }
 
 // networkFlags are the flags of where a head serves machines and clients.
@@ -131,6 +170,8 @@ func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"how long to serve requests after SIGTERM while reporting not ready, for load balancers")
 	f.DurationVar(&cfg.Heartbeat, "heartbeat", 0, "heartbeat interval of the store; increase it for slow disks or links; "+
 		"must be the same on all heads (default 50ms: a failed leader is detected after 0.3 to 0.6 s)")
+	f.BoolVar(&cfg.NoUpgrades, "no-upgrades", false, "trivet upgrade does not replace this head's program, but waits "+
+		"until that was done on its host")
 	f.TextVar(&cfg.StoreQuota, "store-quota", trivet.ByteSize(cluster.DefaultQuota),
 		"how much of the store may be in use; the same on all heads; writes that make it larger are refused from 90 % on")
 }

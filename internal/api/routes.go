@@ -85,6 +85,7 @@ func (h *Handler) routes() {
 	h.headRoutes()
 	h.prometheusRoutes()
 	h.keyRoutes()
+	h.upgradeRoutes()
 	h.backupRoutes()
 	h.statusRoutes()
 	h.notifierRoutes()

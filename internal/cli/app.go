@@ -88,9 +88,9 @@ func (a *app) commands() []*cobra.Command {
 			a.template(), a.image(), a.platform(), a.blob()},
 		"records": {a.apply(), a.diff(), a.get(), a.describe(), a.explain(), a.label(), a.annotate(), a.patch(), a.edit(),
 			a.delete(), a.watch(), a.wait()},
-		"cluster": {a.login(), a.contexts(), a.statusCommand(), a.head(), a.key(), a.rotateCommand(), a.backup(),
-			a.recover(), a.notifier(), a.ca(), a.lb(), a.prometheus(), a.account(), a.token(), a.whoami(), a.audit(), a.supportBundle(),
-			a.version()},
+		"cluster": {a.login(), a.contexts(), a.statusCommand(), a.head(), a.key(), a.rotateCommand(), a.upgrade(),
+			a.backup(), a.recover(), a.notifier(), a.ca(), a.lb(), a.prometheus(), a.account(), a.token(), a.whoami(),
+			a.audit(), a.supportBundle(), a.version()},
 	} {
 		for _, c := range list {
 			c.GroupID = group

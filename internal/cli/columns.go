@@ -54,6 +54,9 @@ var kindColumns = map[trivet.Kind]columns{
 		return []string{orDefault(h.Spec.Role, trivet.RoleVoter), string(h.Status.State), h.Status.Version,
 			strings.Join(h.Status.API, " ")}
 	}, "ROLE", "STATE", "VERSION", "API"),
+	"Upgrade": columnsOf(func(u *trivet.Upgrade) []string {
+		return []string{u.Spec.Version, string(u.Status.Phase), u.Status.Head, u.Status.Reason + u.Status.Cause}
+	}, "VERSION", "PHASE", "HEAD", "REASON"),
 	"Key": columnsOf(func(k *trivet.Key) []string {
 		return []string{k.Status.Active, string(k.Status.Phase), k.Status.Reason}
 	}, "ACTIVE", "PHASE", "REASON"),

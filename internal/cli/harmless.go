@@ -36,6 +36,7 @@ var bundled = map[trivet.Kind]fields{
 		"tokenLifetime": all},
 	"Head":     {"role": all, "remove": all},
 	"Key":      {"rotations": all},
+	"Upgrade":  all,
 	"Secret":   {"addresses": all, "insecure": all},
 	"Token":    {"account": all, "accountUID": all, "expires": all, "join": all, "replace": all},
 	"Account":  {"role": all},

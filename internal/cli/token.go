@@ -120,12 +120,17 @@ func (a *app) whoami() *cobra.Command {
 }
 
 func (a *app) version() *cobra.Command {
+	var own bool
 	c := &cobra.Command{
 		Use: "version", Short: "Print the versions of this program and of the head that answers", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if own {
+				return a.ownVersion()
+			}
 			head, err := a.headVersion(cmd.Context())
 			if a.output == "json" {
-				return json.NewEncoder(a.Out).Encode(map[string]any{"client": a.Version, "head": head})
+				return json.NewEncoder(a.Out).Encode(map[string]any{"client": a.Version, "release": trivet.CurrentRelease,
+					"head": head})
 			}
 			fmt.Fprintln(a.Out, "trivet", a.Version)
 			if err != nil {
@@ -136,8 +141,18 @@ func (a *app) version() *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&own, "client", false, "print that of this program only")
 	a.outputFlag(c)
 	return c
+}
+
+// ownVersion prints the version of this program, by which heads recognize the program of an upgrade.
+func (a *app) ownVersion() error {
+	if a.output == "json" {
+		return json.NewEncoder(a.Out).Encode(map[string]any{"client": a.Version, "release": trivet.CurrentRelease})
+	}
+	fmt.Fprintf(a.Out, "trivet %s, release %s\n", a.Version, trivet.CurrentRelease)
+	return nil
 }
 
 func (a *app) headVersion(ctx context.Context) (*trivet.Version, error) {

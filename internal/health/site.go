@@ -1,6 +1,8 @@
 package health
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +17,9 @@ func (s *Source) site(view trivet.Cluster) trivet.StatusFacts {
 	if site, err := s.Tables.Sites.GetShared(trivet.SiteName); err == nil {
 		f.ClusterVersion, f.RecoveryKey = site.Status.ClusterVersion, site.Spec.RecoveryKey != ""
 		f.Backups = site.Status.Backups
+	}
+	if u, err := s.Tables.Upgrades.GetShared(trivet.UpgradeName); err == nil && u.InProgress() {
+		f.Upgrade = fmt.Sprintf("%s, %s", u.Spec.Version, cmp.Or(u.Status.Reason, string(u.Status.Phase)))
 	}
 	if p := s.Tables.OldestPending(); p != nil {
 		f.OldestPending = &trivet.PendingFacts{Name: p.ShortName(), Reason: p.Status.Reason,

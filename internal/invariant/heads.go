@@ -112,9 +112,12 @@ func versions(f *trivet.StatusFacts, r *result) {
 	if f.ClusterVersion != "" {
 		r.note("cluster version %s", f.ClusterVersion)
 	}
+	if f.Upgrade != "" {
+		r.warn("to follow it: trivet upgrade status", "an upgrade is in progress: %s", f.Upgrade)
+	}
 	if len(all) > 1 {
-		r.warn("update the other heads, one at a time", "the heads run %d versions: %s", len(all),
-			strings.Join(all, ", "))
+		r.warn("update the other heads: trivet upgrade run FILE, or each on its host", "the heads run %d versions: %s",
+			len(all), strings.Join(all, ", "))
 	}
 	r.holds("all heads run %s", strings.Join(all, ""))
 }

@@ -87,7 +87,7 @@ func (l *Local) inUse() []string {
 	return pins
 }
 
-// ErrRestart ends a head that must start again, to use other CAs.
+// ErrRestart ends a head that must start again, to use other CAs or another program.
 var ErrRestart = errors.New("this head is to start again")
 
 // followInterval is how often a witness requests the CAs.

@@ -70,8 +70,9 @@ type Local struct {
 	client     *peer.Client
 	fenced     chan struct{} // closed once the data file has Fenced
 	started    time.Time
-	member     atomic.Pointer[cluster.Member] // nil until it runs
-	refused    atomic.Pointer[func() int]     // values that its copy of the store refuses; nil on a witness
+	program    atomic.Pointer[trivet.HeadProgram] // what a witness reports of its program
+	member     atomic.Pointer[cluster.Member]     // nil until it runs
+	refused    atomic.Pointer[func() int]         // values that its copy of the store refuses; nil on a witness
 
 	mu   sync.Mutex
 	data dataFile // guarded by mu once the head runs

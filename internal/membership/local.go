@@ -47,7 +47,7 @@ func (l *Local) Started() time.Time { return l.started }
 // Info returns what this head reports of itself.
 func (l *Local) Info() peer.Info {
 	info := peer.Info{Head: l.data.Name, Version: l.cfg.Version, Protocol: peer.Protocol, Time: time.Now(),
-		Started: l.started, CAs: l.inUse()}
+		Started: l.started, CAs: l.inUse(), Program: l.program.Load()}
 	m := l.member.Load()
 	if m == nil { // it verifies its membership first
 		info.Member = l.data.Member

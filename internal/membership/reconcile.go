@@ -103,7 +103,8 @@ func (c *Reconciler) setReason(ctx context.Context, name string, reason error) e
 // witnessChanged reports whether a witness reports something else than is recorded.
 func witnessChanged(rec *trivet.Head, s *peer.Status) bool {
 	return !s.Started.Equal(rec.Status.Started) || s.Version != rec.Status.Version ||
-		!slices.Equal(s.CAs, rec.Status.CAs)
+		!slices.Equal(s.CAs, rec.Status.CAs) ||
+		s.Program != nil && (rec.Status.Program == nil || *s.Program != *rec.Status.Program)
 }
 
 // casOf returns the pins that a witness reports, if they can be pins.
@@ -117,7 +118,7 @@ func casOf(s *peer.Status) []string {
 // updateWitness writes the status of a witness, which cannot write.
 func (c *Reconciler) updateWitness(ctx context.Context, rec *trivet.Head) error {
 	s, ok := c.Statuses()[rec.Name]
-	s.CAs = casOf(&s)
+	s.CAs, s.Program = casOf(&s), programOf(&s)
 	if !ok || s.Started.IsZero() || !witnessChanged(rec, &s) {
 		return nil
 	}
@@ -125,6 +126,9 @@ func (c *Reconciler) updateWitness(ctx context.Context, rec *trivet.Head) error 
 		changed := witnessChanged(rec, &s)
 		rec.Status.Started, rec.Status.Version = s.Started, s.Version
 		rec.Status.StoredCAs, rec.Status.CAs = s.CAs, s.CAs
+		if s.Program != nil {
+			rec.Status.Program = s.Program
+		}
 		return changed
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 // RaiseClusterVersion raises the cluster's version to the lowest release of the full heads, which the transaction
 // compares: a head that starts with an older one meanwhile makes it run again, or reads the new one and is refused.
+// An upgrade in progress raises it when it is complete: until then its heads may go back.
 func (r *Records) RaiseClusterVersion(ctx context.Context) error {
 	return r.update(ctx, func(tx *store.Tx) error {
 		lowest, err := r.lowestRelease(tx)
@@ -24,6 +25,13 @@ func (r *Records) RaiseClusterVersion(ctx context.Context) error {
 		}
 		if err != nil || lowest.Compare(site.Status.ClusterVersion) <= 0 {
 			return errors.Join(err, errUnchanged)
+		}
+		u, err := r.Upgrades.In(tx).Get(trivet.UpgradeName)
+		if err == nil && u.InProgress() {
+			return errUnchanged
+		}
+		if err != nil && !errors.Is(err, trivet.ErrNotFound) {
+			return err
 		}
 		site.Status.ClusterVersion = lowest
 		return r.Sites.In(tx).Put(site)

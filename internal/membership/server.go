@@ -2,7 +2,9 @@ package membership
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -29,7 +31,9 @@ type ServerConfig struct {
 	// witness.
 	Acknowledged func(head, member string) uint64
 	Incarnation  func() string // of the cluster; nil on a witness
-	Log          *slog.Logger
+	// Programs returns the content of a program that this head has; nil on a witness.
+	Programs func(context.Context, trivet.BlobRef) (io.ReadCloser, error)
+	Log      *slog.Logger
 }
 
 // Server serves the requests of heads that join, that verify their membership, or whose certificate expires.
@@ -62,6 +66,8 @@ func (s *Server) Register(p *peer.Server) {
 	for _, name := range auth.RingNames {
 		p.Register(peer.Endpoint{Path: keysPath(name), Access: peer.FullMember, Handle: s.ring(name)})
 	}
+	p.Register(peer.Endpoint{Path: upgradePath, Access: peer.Member, Handle: s.upgrade})
+	p.RegisterHandler(programPath+"{digest}", peer.Member, http.HandlerFunc(s.program))
 	p.Register(peer.Endpoint{Path: casPath, Access: peer.Member, Handle: s.cas})
 	p.Register(peer.Endpoint{Path: renewPath, Access: peer.ExpiredMember, Handle: s.renew})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/program"
 )
 
 // witnessInterval is how often a witness reports its address and saves the members.
@@ -15,9 +16,9 @@ const witnessInterval = time.Second
 
 // RunWitness does what a full head does by its record: it reports where the other members reach it, and saves them.
 // While it knows no leader it queries the other heads whether it was removed, as it would not learn that from the store,
-// and returns the error of a removed head. It returns ErrRestart where it must start again to use other CAs. ready
-// returns why this head cannot write.
-func (l *Local) RunWitness(ctx context.Context, ready func(context.Context) error) error {
+// and returns the error of a removed head. It returns ErrRestart where it must start again, to use other CAs or another
+// program. ready returns why this head cannot write.
+func (l *Local) RunWitness(ctx context.Context, own *program.Own, ready func(context.Context) error) error {
 	tick, follow := time.NewTicker(witnessInterval), time.NewTicker(followInterval)
 	defer tick.Stop()
 	defer follow.Stop()
@@ -25,7 +26,7 @@ func (l *Local) RunWitness(ctx context.Context, ready func(context.Context) erro
 	for {
 		err := ready(ctx)
 		if err == nil {
-			err = errors.Join(m.SetURL(ctx, l.addr.Peer), l.SaveStarted(), l.SaveMembers())
+			err = errors.Join(m.SetURL(ctx, l.addr.Peer), l.SaveStarted(), l.SaveMembers(), own.Confirm())
 		}
 		if err != nil && ctx.Err() == nil {
 			l.cfg.Log.Debug("the witness waits for a quorum", "error", err)
@@ -40,6 +41,13 @@ func (l *Local) RunWitness(ctx context.Context, ready func(context.Context) erro
 		case <-follow.C:
 			if err := l.followCAs(ctx); errors.Is(err, ErrRestart) {
 				return err
+			}
+			err := l.followUpgrade(ctx, own)
+			if errors.Is(err, ErrRestart) {
+				return err
+			}
+			if err != nil && ctx.Err() == nil {
+				l.cfg.Log.Debug("the witness does not know the upgrade", "error", err)
 			}
 		}
 	}

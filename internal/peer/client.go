@@ -81,6 +81,27 @@ func (c *Client) Ping(ctx context.Context, url string) (info Info, err error) {
 	return info, err
 }
 
+// Open requests content of the head at a URL, which the caller must close. It fails with ErrNotFound where that has none.
+func (c *Client) Open(ctx context.Context, url, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+Prefix+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	resp.Body.Close()
+	class := trivet.ErrUnavailable
+	if resp.StatusCode == http.StatusNotFound {
+		class = trivet.ErrNotFound
+	}
+	return nil, fmt.Errorf("%w: %s responds %s", class, url, resp.Status)
+}
+
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 

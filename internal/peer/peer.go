@@ -32,6 +32,8 @@ type Info struct {
 	Leader   string    `json:"leader,omitempty"`   // ID of the member that it knows as the leader; empty: none
 	Refused  int       `json:"refused,omitempty"`  // values in its copy of the store that do not authenticate
 	CAs      []string  `json:"cas,omitempty"`      // pins of the CAs that it uses; the first has signed its certificate
+	// Program is what a witness, which writes no records, reports of its program; nil: there was no upgrade.
+	Program *trivet.HeadProgram `json:"program,omitempty"`
 }
 
 // Retryable reports whether a request that failed with this error may succeed later.

@@ -126,9 +126,26 @@ func (a *adapter) suspend(tx *store.Tx) error {
 	return nil
 }
 
+// endUpgrade ends an upgrade that was in progress: the new cluster's head runs the program of the recovery.
+func (a *adapter) endUpgrade(tx *store.Tx) error {
+	u, err := a.tables.Upgrades.In(tx).Get(trivet.UpgradeName)
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && !u.InProgress() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	u.Status.Run, u.Status.Phase, u.Status.Ended = u.Spec.Run, trivet.UpgradeReverted, a.plan.Time
+	u.Status.Head, u.Status.Reason, u.Status.Cause = "", "", "the cluster was recovered"
+	return a.tables.Upgrades.In(tx).Put(u)
+}
+
 // cluster fences all heads, and records the recovery. It is the last change.
 func (a *adapter) cluster(tx *store.Tx) error {
 	if err := a.suspend(tx); err != nil {
+		return err
+	}
+	if err := a.endUpgrade(tx); err != nil {
 		return err
 	}
 	p := a.plan

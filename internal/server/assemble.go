@@ -185,6 +185,9 @@ func (s *Server) membershipServer(records *membership.Records) *membership.Serve
 	cfg := membership.ServerConfig{
 		Info: s.local.Info, Members: s.member, Records: records, Keys: s.local.Keys(), Log: s.cfg.Log,
 		Incarnation: s.local.Incarnation}
+	if records != nil {
+		cfg.Programs = s.openProgram
+	}
 	if s.monitor != nil {
 		cfg.Acknowledged = s.monitor.Acknowledged
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/membership"
+	"github.com/trivet-project/trivet/internal/program"
 )
 
 // Config is the configuration of one head.
@@ -61,6 +62,10 @@ type Config struct {
 	PowerCommands string
 	// BackupDir is the directory that the directories of scheduled backups are below; empty: none.
 	BackupDir string
+	// Programs is what upgrades bring, and NoUpgrades that this head's program is not replaced by command; nil Programs
+	// imply it.
+	Programs   *program.Dir
+	NoUpgrades bool
 	// IPXEDir has iPXE's programs; empty: Debian's.
 	IPXEDir string
 	Log     *slog.Logger

@@ -60,6 +60,7 @@ func (s *Server) runControllers(ctx context.Context) error {
 		keys.NewCA(keys.CAConfig{Head: s.local.Name(), CAs: s.local.CAs(), Tables: within(keys.CADeclaration),
 			Rank: ranking.Rank, Healthy: s.isStable, Restart: s.requestRestart,
 			Log: s.cfg.Log.With("controller", "ca")}),
+		s.upgradeController(ranking),
 		notify.New(notify.Config{Head: s.local.Name(), Cluster: s.local.Root().Cluster(),
 			Tables: within(notify.Declaration), Rank: ranking.Rank, Others: others, Live: s.monitor.Live,
 			Unseal: unsealer(s.local.Keys()), Metrics: s.metrics}),

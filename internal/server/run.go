@@ -33,7 +33,7 @@ func (s *Server) run(ctx context.Context) error {
 	log := s.cfg.Log.With("head", s.local.Name(), "cluster", s.local.Root().Cluster())
 	if s.local.Witness() {
 		g.Go(func() error {
-			err := s.local.RunWitness(ctx, s.ready)
+			err := s.local.RunWitness(ctx, s.ownProgram(s.local.OpenProgram), s.ready)
 			if errors.Is(err, ErrRestart) {
 				s.requestRestart()
 				return nil
@@ -214,9 +214,4 @@ func shutdown(ctx context.Context, srv *http.Server) error {
 func (s *Server) requestRestart() { s.restart(ErrRestart) }
 
 // isStable reports whether another head has been healthy for a while since its last start.
-func (s *Server) isStable(h *trivet.Head) bool {
-	status, ok := s.monitor.Statuses()[h.Name]
-	return ok && status.Err == nil && status.Leader != "" && !status.HealthySince.IsZero() &&
-		status.Started.Equal(h.Status.Started) &&
-		time.Since(status.HealthySince) >= membership.StableTime
-}
+func (s *Server) isStable(h *trivet.Head) bool { return s.isWell(h, membership.StableTime) }

@@ -84,7 +84,8 @@ type Server struct {
 // the same token.
 var ErrNotJoined = errors.New("stopped before it had joined")
 
-// ErrRestart is the error of a head that must start again, with the same configuration, to use other CAs.
+// ErrRestart is the error of a head that must start again, with the same configuration, to use other CAs or another
+// program.
 var ErrRestart = membership.ErrRestart
 
 // New opens the data, starts the member and binds every port, so that a start fails here where it can.

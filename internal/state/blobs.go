@@ -8,13 +8,20 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// BlobsOf returns the blobs that a record refers to, which every full head must hold. A run that has ended needs none.
+// BlobsOf returns the blobs that a record refers to, which every full head must hold. A run or an upgrade that
+// has ended needs none.
 func BlobsOf(r trivet.Record) (refs []trivet.BlobRef) {
 	switch r := r.(type) {
 	case *trivet.Image:
 		refs = append(refs, r.Spec.Blob)
 	case *trivet.Platform:
 		refs = append(refs, r.Spec.Kernel, r.Spec.Initrd)
+	case *trivet.Upgrade:
+		for i := range r.Spec.Programs {
+			if r.NeedsPrograms() {
+				refs = append(refs, r.Spec.Programs[i].Blob)
+			}
+		}
 	case *trivet.Workflow:
 		for i := range r.Spec.Images {
 			if !r.Status.State.Ended() {
@@ -54,6 +61,11 @@ func (t *Tables) BlobUses() iter.Seq[BlobUse] {
 				return
 			}
 		}
+		for u := range t.Upgrades.AllShared() {
+			if !of(u) {
+				return
+			}
+		}
 		for w := range t.Workflows.Under(ByBlob, "", store.Position{}) {
 			if !of(w) {
 				return
@@ -68,6 +80,9 @@ func (t *Tables) BlobUse(digest string) (BlobUse, bool) {
 		return use, true
 	}
 	if use, ok := firstUse(t.Platforms.SharedBy(ByBlob, digest), digest); ok {
+		return use, true
+	}
+	if use, ok := firstUse(t.Upgrades.SharedBy(ByBlob, digest), digest); ok {
 		return use, true
 	}
 	return firstUse(t.Workflows.SharedBy(ByBlob, digest), digest)

@@ -24,7 +24,7 @@ const (
 	ByMachine    = "machine"   // workflows by machine
 	ByProvision  = "provision" // workflows by the full name of their provision
 	ByNetwork    = "network"   // addresses by network
-	ByBlob       = "blob"      // images, platforms and workflows by the digests of their blobs
+	ByBlob       = "blob"      // images, platforms, workflows and upgrades by the digests of their blobs
 	ByCIDR       = "cidr"      // networks by subnet; compared
 	ByEnclosing  = "enclosing" // networks by each subnet that contains theirs; compared
 	ByMember     = "member"    // heads that are not removed, under IsMember; compared
@@ -54,6 +54,7 @@ type Tables struct {
 	MACs       *store.Table[trivet.MAC]
 	Sites      *store.Table[trivet.Site]
 	Heads      *store.Table[trivet.Head]
+	Upgrades   *store.Table[trivet.Upgrade]
 	Keys       *store.Table[trivet.Key]
 	Secrets    *store.Table[trivet.Secret]
 	Tokens     *store.Table[trivet.Token]
@@ -119,6 +120,7 @@ func newTables(s *store.Store) *Tables {
 			store.Index[trivet.Head]{Name: ByMember, Keys: isMember, Compared: true},
 			store.Index[trivet.Head]{Name: ByJoin, Keys: joinedBy, Compared: true},
 		),
+		Upgrades: store.NewTable(s, store.Index[trivet.Upgrade]{Name: ByBlob, Keys: digestsOf[*trivet.Upgrade]}),
 		Keys:     store.NewTable[trivet.Key](s),
 		Secrets:  store.NewTable[trivet.Secret](s),
 		Tokens:   store.NewTable(s, store.Index[trivet.Token]{Name: ByHead, Keys: ofHead, Compared: true}),
@@ -149,6 +151,7 @@ func (t *Tables) Within(s *store.Scope) *Tables {
 		MACs:       t.MACs.Within(s),
 		Sites:      t.Sites.Within(s),
 		Heads:      t.Heads.Within(s),
+		Upgrades:   t.Upgrades.Within(s),
 		Keys:       t.Keys.Within(s),
 		Secrets:    t.Secrets.Within(s),
 		Tokens:     t.Tokens.Within(s),

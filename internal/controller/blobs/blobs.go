@@ -23,8 +23,8 @@ type Replica interface {
 // Declaration is what the controller reads.
 var Declaration = reconcile.Declaration{
 	Name:    "blobs",
-	Reads:   []trivet.Kind{"Image", "Platform", "Workflow", "Head"},
-	Watches: []trivet.Kind{"Image", "Platform", "Workflow", "Head"},
+	Reads:   []trivet.Kind{"Image", "Platform", "Workflow", "Upgrade", "Head"},
+	Watches: []trivet.Kind{"Image", "Platform", "Workflow", "Upgrade", "Head"},
 	Input:   input,
 	Workers: 2,
 }

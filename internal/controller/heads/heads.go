@@ -20,6 +20,7 @@ type Membership interface {
 // Declaration is what the controller reads and writes.
 var Declaration = reconcile.Declaration{
 	Name:    "heads",
+	Reads:   []trivet.Kind{"Upgrade"},
 	Writes:  []trivet.Kind{"Head", "Site", "Token"},
 	Watches: []trivet.Kind{"Head"},
 	Input:   func(r trivet.Record) any { return r.(*trivet.Head).Status.State },

@@ -1,0 +1,162 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// step is what the upgrade does next.
+type step string
+
+const (
+	none    step = ""
+	waiting step = "wait"
+	begin   step = "begin"  // a new request: its status is set
+	start   step = "start"  // all heads have the program: the first one is about to start again
+	grant   step = "grant"  // one head is to start again
+	taken   step = "taken"  // that head has done so
+	finish  step = "finish" // all heads run the new program
+	revert  step = "revert" // the heads go back
+	ended   step = "ended"  // no head runs the new program
+)
+
+// decide returns the next step, and its reason: what the upgrade waits for, or why the heads go back. heads are the
+// members that are not being removed.
+func decide(u *trivet.Upgrade, heads []*trivet.Head) (next step, reason string) {
+	switch {
+	case !u.InProgress():
+		return none, ""
+	case u.Spec.Run != u.Status.Run:
+		return begin, ""
+	}
+	problem := failures(u, heads)
+	if u.Spec.Rollback {
+		problem = "requested by an operator"
+	}
+	switch u.Status.Phase {
+	case trivet.UpgradeStaging:
+		return stage(u, heads, problem)
+	case trivet.UpgradeSwitching:
+		return change(u, heads, problem)
+	case trivet.UpgradeDone:
+		return revert, problem
+	}
+	return goBack(u, heads)
+}
+
+// stage waits until all heads have the new program.
+func stage(u *trivet.Upgrade, heads []*trivet.Head, problem string) (step, string) {
+	if problem != "" {
+		return ended, problem
+	}
+	var missing []string
+	for _, h := range heads {
+		switch p := h.Status.Program; {
+		case p == nil || p.Run != u.Spec.Run:
+			missing = append(missing, h.Name+" to report its program")
+		case p.Manual || p.Staged:
+		case p.Problem != "":
+			missing = append(missing, fmt.Sprintf("%s to have the program: %s", h.Name, p.Problem))
+		default:
+			missing = append(missing, h.Name+" to have the program")
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return waiting, "waits for " + strings.Join(missing, ", and ")
+	case u.Spec.Paused:
+		return waiting, "it is paused"
+	}
+	return start, ""
+}
+
+// change lets one head after the other start with the new program.
+func change(u *trivet.Upgrade, heads []*trivet.Head, problem string) (step, string) {
+	if problem != "" {
+		return revert, problem
+	}
+	left := slices.DeleteFunc(slices.Clone(heads), func(h *trivet.Head) bool { return runsNew(u, h) })
+	if u.Status.Head != "" {
+		i := slices.IndexFunc(left, func(h *trivet.Head) bool { return h.Name == u.Status.Head })
+		switch {
+		case i < 0:
+			return taken, ""
+		case isManual(left[i]):
+			return waiting, fmt.Sprintf("waits for %s, which does not permit upgrades by command: install %s on its host, "+
+				"and start it again", u.Status.Head, u.Spec.Version)
+		}
+		return waiting, fmt.Sprintf("%s starts again with the new program", u.Status.Head)
+	}
+	switch {
+	case len(left) == 0:
+		return finish, ""
+	case u.Spec.Paused:
+		return waiting, "it is paused"
+	}
+	return grant, ""
+}
+
+// goBack lets one head after the other start with its former program.
+func goBack(u *trivet.Upgrade, heads []*trivet.Head) (step, string) {
+	left := slices.DeleteFunc(slices.Clone(heads), func(h *trivet.Head) bool { return !runsNew(u, h) || isManual(h) })
+	if u.Status.Head != "" {
+		if !slices.ContainsFunc(left, func(h *trivet.Head) bool { return h.Name == u.Status.Head }) {
+			return taken, ""
+		}
+		return waiting, fmt.Sprintf("%s starts again with its former program", u.Status.Head)
+	}
+	if len(left) == 0 {
+		return ended, u.Status.Cause
+	}
+	return grant, ""
+}
+
+// failures returns why heads cannot run the new program; empty: none reports that.
+func failures(u *trivet.Upgrade, heads []*trivet.Head) string {
+	var all []string
+	for _, h := range heads {
+		if p := h.Status.Program; p != nil && p.Run == u.Spec.Run && p.Failed {
+			all = append(all, fmt.Sprintf("%s: %s", h.Name, p.Problem))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// runsNew reports whether a head runs the new program.
+func runsNew(u *trivet.Upgrade, h *trivet.Head) bool {
+	p := h.Status.Program
+	if p == nil || p.Run != u.Spec.Run {
+		return false
+	}
+	if p.Manual {
+		return h.Status.Version == u.Spec.Version
+	}
+	blob, ok := u.Spec.ProgramFor(p.Arch)
+	return ok && p.Running == blob.Digest
+}
+
+func isManual(h *trivet.Head) bool { return h.Status.Program != nil && h.Status.Program.Manual }
+
+// order returns the heads in the order in which they start again: witnesses, full heads, and the leader last.
+func order(heads []*trivet.Head, leader string) []*trivet.Head {
+	rank := func(h *trivet.Head) int {
+		switch {
+		case h.Spec.Role == trivet.RoleWitness:
+			return 0
+		case h.Name != leader:
+			return 1
+		}
+		return 2
+	}
+	sorted := slices.Clone(heads)
+	slices.SortStableFunc(sorted, func(a, b *trivet.Head) int {
+		if d := rank(a) - rank(b); d != 0 {
+			return d
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return sorted
+}

@@ -1,0 +1,199 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// state is DATA-DIR/program/state.json. Programs of other releases read it, so its fields keep their meaning.
+type state struct {
+	// Run is the digest of the program that the head runs; empty: the installed one.
+	Run string `json:"run,omitempty"`
+	// Former is what it ran before, likewise.
+	Former string `json:"former,omitempty"`
+	// Installed is the installed program. Once another one is in its place, that runs.
+	Installed installed `json:"installed"`
+	// Upgrade is the number of the upgrade that selected Run.
+	Upgrade int64 `json:"upgrade,omitempty"`
+	// Starts counts the starts of Run until it is confirmed.
+	Starts int `json:"starts,omitempty"`
+	// Confirmed: Run has worked.
+	Confirmed bool `json:"confirmed,omitempty"`
+	// Problem is why the program of upgrade GivenUp was given up.
+	Problem string `json:"problem,omitempty"`
+	GivenUp int64  `json:"givenUp,omitempty"`
+}
+
+// installed is a file of the installed program.
+type installed struct {
+	Path string    `json:"path,omitempty"`
+	Size int64     `json:"size,omitempty"`
+	Time time.Time `json:"time,omitzero"` // of its last change
+}
+
+func (i *installed) same(o *installed) bool { return i.Size == o.Size && i.Time.Equal(o.Time) }
+
+// maxStarts is how often a program may start before it has confirmed that it works.
+const maxStarts = 3
+
+// maxProblem bounds the text of why a program was given up.
+const maxProblem = 500
+
+// isInstalled reports whether this process runs the installed program.
+func (d *Dir) isInstalled() bool { return filepath.Dir(d.self) != d.path }
+
+// installedNow returns what is installed now, where this process runs it.
+func (d *Dir) installedNow() (i installed, err error) {
+	info, err := os.Stat(d.self)
+	if err != nil {
+		return i, err
+	}
+	return installed{Path: d.self, Size: info.Size(), Time: info.ModTime().UTC()}, nil
+}
+
+// Start is called when a process starts, before it uses the data directory. It returns the file of the program that
+// must replace this one; empty: this one is to run.
+func (d *Dir) Start() (file string, err error) {
+	if !d.isInstalled() {
+		return "", nil
+	}
+	s, err := d.read()
+	if err != nil || s.Run == "" {
+		return "", err
+	}
+	now, err := d.installedNow()
+	if err != nil {
+		return "", err
+	}
+	if !now.same(&s.Installed) { // a package was installed since
+		return "", d.save(&state{})
+	}
+	s.Installed.Path = now.Path
+	return d.next(&s)
+}
+
+// Next returns the file of the program that the head runs after this process, which replaces itself by it.
+func (d *Dir) Next() (file string, err error) {
+	s, err := d.read()
+	if err != nil {
+		return "", err
+	}
+	if s.Run == "" {
+		return s.Installed.Path, nil // empty: the same as now
+	}
+	if file, err = d.next(&s); file == "" && err == nil {
+		file = s.Installed.Path
+	}
+	return file, err
+}
+
+// next counts a start of the selected program, and gives it up where it had enough of them.
+func (d *Dir) next(s *state) (file string, err error) {
+	for s.Run != "" {
+		switch {
+		case !d.Has(s.Run):
+			s.giveUp("its file is not in the data directory any more")
+		case s.Confirmed:
+			return d.file(s.Run), nil
+		case s.Starts < maxStarts:
+			s.Starts++
+			return d.file(s.Run), d.save(s)
+		default:
+			s.giveUp(fmt.Sprintf("it ended %d times before it was ready", s.Starts))
+		}
+		if err := d.save(s); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// giveUp goes back to the program of before, which has worked.
+func (s *state) giveUp(problem string) {
+	if len(problem) > maxProblem {
+		problem = problem[:maxProblem]
+	}
+	s.GivenUp, s.Problem = s.Upgrade, problem
+	s.Run, s.Former, s.Starts, s.Confirmed = s.Former, "", 0, true
+	if s.Run == "" {
+		s.Confirmed = false
+	}
+}
+
+// Select makes the next start run a program, for the upgrade of this number. Where that is so already, it is not
+// counted again.
+func (d *Dir) Select(upgrade int64, digest string) error {
+	if err := checkDigest(digest); err != nil {
+		return err
+	}
+	s, err := d.read()
+	switch {
+	case err != nil:
+		return err
+	case s.Run == digest:
+		return nil
+	case !d.Has(digest):
+		return fmt.Errorf("%w: the program %s is not in the data directory", trivet.ErrNotFound, digest)
+	case s.Run != "" && !s.Confirmed:
+		return fmt.Errorf("%w: this head has not confirmed yet that its present program works", trivet.ErrConflict)
+	}
+	if d.isInstalled() {
+		if s.Installed, err = d.installedNow(); err != nil {
+			return unavailable(err)
+		}
+		s.Run = ""
+	}
+	return d.save(&state{Run: digest, Former: s.Run, Installed: s.Installed, Upgrade: upgrade})
+}
+
+// Confirm records that the program of this process works.
+func (d *Dir) Confirm() error {
+	if d.confirmed || d.isInstalled() {
+		return nil
+	}
+	s, err := d.read()
+	if err == nil && !s.Confirmed && d.file(s.Run) == d.self {
+		s.Confirmed, s.Starts = true, 0
+		err = d.save(&s)
+	}
+	d.confirmed = err == nil
+	return err
+}
+
+// Unconfirmed reports whether this process runs a program that was selected, and is not confirmed yet.
+func (d *Dir) Unconfirmed() bool {
+	s, err := d.read()
+	return err == nil && !d.isInstalled() && d.file(s.Run) == d.self && !s.Confirmed
+}
+
+// errNoFormer is the error of a head that knows no former program.
+var errNoFormer = errors.New("this head knows no former program")
+
+// GiveUp makes the next start run the program of before, where this process runs the one that was selected last.
+func (d *Dir) GiveUp(problem string) error {
+	s, err := d.read()
+	switch {
+	case err != nil:
+		return err
+	case d.isInstalled() || d.file(s.Run) != d.self:
+		return fmt.Errorf("%w: %w", trivet.ErrNotFound, errNoFormer)
+	case s.Former != "" && !d.Has(s.Former):
+		return fmt.Errorf("%w: its file is not in the data directory", trivet.ErrNotFound)
+	}
+	s.giveUp(problem)
+	return d.save(&s)
+}
+
+// GivenUp returns why the program of an upgrade was given up; empty: it was not.
+func (d *Dir) GivenUp(upgrade int64) (problem string, err error) {
+	s, err := d.read()
+	if err != nil || s.GivenUp != upgrade || upgrade == 0 {
+		return "", err
+	}
+	return s.Problem, nil
+}

@@ -1,0 +1,228 @@
+package heads_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+// The program of two full heads and a witness is replaced under load: by a later release, by one that ends at once, by
+// one that never works, and back. No write fails, and what was acknowledged is there.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	builds := newBuilds(t)
+	h0, l := startWithLedger(t)
+	h1 := h0.join("head1")
+	w := h0.join("head2", "token", "--witness")
+	all := []*head{h0, h1, w}
+	l.cl = h0.client(h0, h1)
+	stop := l.underLoad()
+	former := h0.versions()
+
+	t.Log("a program that ends at once: the service manager starts the head again")
+	h0.MustTrivet("upgrade", "run", builds.broken(), "--yes", "--soak", "1s", "--no-wait")
+	h0.Await("the heads went back", func() error {
+		for _, h := range all {
+			if h.Ended() {
+				h.Start()
+			}
+		}
+		u, err := client.Of[trivet.Upgrade](l.cl).Get(t.Context(), trivet.UpgradeName)
+		if err == nil && u.Status.Phase != trivet.UpgradeReverted {
+			err = errors.New(string(u.Status.Phase))
+		}
+		if err == nil && !strings.Contains(u.Status.Cause, "head2: it ended 3 times before it was ready") {
+			t.Errorf("the cause: %+v", u.Status)
+		}
+		return err
+	})
+	h0.awaitVersions(former)
+
+	t.Log("a later release")
+	next := builds.release("v99.1.0", "99.1")
+	plan := h0.MustTrivet("upgrade", "run", next, "--plan")
+	if !strings.Contains(plan, "1. head2 (witness)") || !strings.Contains(plan, "raised from "+
+		string(trivet.CurrentRelease)+" to 99.1") {
+		t.Errorf("the plan:\n%s", plan)
+	}
+	out, err := h0.upgrade(next)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !strings.HasPrefix(out[strings.Index(out, "head2 starts again"):], "head2") {
+		t.Errorf("the witness is not the first:\n%s", out)
+	}
+	h0.awaitVersions(map[string]string{"head0": "v99.1.0", "head1": "v99.1.0", "head2": "v99.1.0"})
+	site := must(client.Of[trivet.Site](l.cl).Get(t.Context(), trivet.SiteName))(t)
+	if site.Status.ClusterVersion != "99.1" {
+		t.Errorf("the cluster's version is %s", site.Status.ClusterVersion)
+	}
+	if r, err := h0.Trivet("upgrade", "rollback", "--yes"); err == nil || !strings.Contains(r.All, "does not know") {
+		t.Errorf("it went back behind the cluster's version: %v\n%s", err, r.All)
+	}
+
+	t.Log("the installed program starts the new one")
+	for _, h := range all {
+		h.Kill()
+	}
+	for _, h := range all {
+		h.Start()
+	}
+	for _, h := range all {
+		h.AwaitReady()
+	}
+	h0.awaitVersions(map[string]string{"head0": "v99.1.0", "head1": "v99.1.0", "head2": "v99.1.0"})
+
+	t.Log("another version of the release, and back")
+	if out, err = h0.upgrade(builds.release("v99.1.1", "99.1")); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	h0.awaitVersions(map[string]string{"head0": "v99.1.1", "head1": "v99.1.1", "head2": "v99.1.1"})
+	h0.MustTrivet("upgrade", "rollback", "--yes")
+	h0.awaitVersions(map[string]string{"head0": "v99.1.0", "head1": "v99.1.0", "head2": "v99.1.0"})
+
+	written := stop()
+	t.Log(written, "writes were acknowledged meanwhile")
+	for _, cl := range []*client.Client{h0.client(h0), h1.clientOnce(h1)} {
+		for i := range written {
+			must(client.Of[trivet.Machine](cl).Get(t.Context(), fmt.Sprint("load", i)))(t)
+		}
+	}
+}
+
+// underLoad creates machines all the time. It returns what ends that, and returns how many were acknowledged.
+func (l *ledger) underLoad() (stop func() int) {
+	l.Helper()
+	ended, done, created := make(chan struct{}), make(chan struct{}), 0
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			m := &trivet.Machine{Meta: trivet.Meta{Name: fmt.Sprint("load", created)}}
+			if _, err := client.Of[trivet.Machine](l.cl).Create(l.Context(), m); err != nil {
+				l.Errorf("write %d: %v", created, err)
+				return
+			}
+			created++
+		}
+	}()
+	return func() int { close(ended); <-done; return created }
+}
+
+// upgrade upgrades the heads to the program of a file, and returns what the command printed.
+func (h *head) upgrade(file string) (string, error) {
+	h.Helper()
+	r, err := h.Trivet("upgrade", "run", file, "--yes", "--soak", "1s")
+	return r.All, err
+}
+
+// versions returns those of the heads.
+func (h *head) versions() map[string]string {
+	h.Helper()
+	all := map[string]string{}
+	for _, v := range must(h.view())(h.T).Heads {
+		all[v.Name] = v.Version
+	}
+	return all
+}
+
+// awaitVersions waits until the heads have versions.
+func (h *head) awaitVersions(want map[string]string) {
+	h.Helper()
+	h.Await(fmt.Sprintf("the heads run %v", want), func() error {
+		v, err := h.view()
+		for _, o := range v.Heads {
+			if err == nil && o.Version != want[o.Name] {
+				err = fmt.Errorf("%s runs %s", o.Name, o.Version)
+			}
+		}
+		return err
+	})
+}
+
+// builds builds other programs from the sources of this one.
+type builds struct {
+	*testing.T
+	root string
+}
+
+// oneBuild lets one program be linked at a time, for the memory of small computers.
+var oneBuild sync.Mutex
+
+func newBuilds(t *testing.T) *builds {
+	t.Helper()
+	return &builds{t, must(filepath.Abs("../.."))(t)}
+}
+
+// release builds the program as a version of another release.
+func (b *builds) release(version, release string) string {
+	b.Helper()
+	source := filepath.Join(b.root, "release.go")
+	text := string(must(os.ReadFile(source))(b.T))
+	current := fmt.Sprintf("CurrentRelease Release = %q", trivet.CurrentRelease)
+	if !strings.Contains(text, current) {
+		b.Fatalf("%s has no %s", source, current)
+	}
+	dir := b.TempDir()
+	other := filepath.Join(dir, "release.go")
+	text = strings.Replace(text, current, fmt.Sprintf("CurrentRelease Release = %q", release), 1)
+	overlay := filepath.Join(dir, "overlay.json")
+	b.write(other, text)
+	b.write(overlay, fmt.Sprintf(`{"Replace":{%q:%q}}`, source, other))
+	out := filepath.Join(dir, "trivet")
+	b.goCommand("build", "-overlay", overlay, "-ldflags", "-s -w -X main.version="+version, "-o", out, "./cmd/trivet")
+	return out
+}
+
+// broken builds a program that prints its version, and ends at once as a head.
+func (b *builds) broken() string {
+	b.Helper()
+	dir := b.TempDir()
+	out, source := filepath.Join(dir, "broken"), filepath.Join(dir, "main.go")
+	b.write(source, fmt.Sprintf(brokenProgram, trivet.CurrentRelease))
+	b.goCommand("build", "-o", out, source)
+	return out
+}
+
+const brokenProgram = `package main
+
+import "os"
+
+func main() {
+	if os.Args[1] != "version" {
+		os.Exit(1)
+	}
+	os.Stdout.WriteString("{\"client\":\"v99.0.0\",\"release\":\"%s\"}\n")
+}
+`
+
+func (b *builds) write(path, text string) {
+	b.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *builds) goCommand(args ...string) {
+	b.Helper()
+	oneBuild.Lock()
+	defer oneBuild.Unlock()
+	cmd := exec.CommandContext(b.Context(), "go", args...)
+	cmd.Dir = b.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("go %v: %v\n%s", args, err, out)
+	}
+}
