@@ -43,6 +43,8 @@ const routeAccess = `
 	viewer    /v1/images                         GET
 	viewer    /v1/keys                           GET
 	viewer    /v1/keys/{name}                    GET
+	viewer    /v1/upgrades                       GET
+	viewer    /v1/upgrades/{name}                GET
 	viewer    /v1/projects/{project}/images      GET
 	viewer    /v1/projects/{project}/images/{name} GET
 	viewer    /v1/machines                       GET
@@ -120,6 +122,10 @@ const routeAccess = `
 	admin     /v1/heads/token                    POST
 	admin     /v1/heads/{name}/remove            POST
 	admin     /v1/keys/{name}/rotate             POST
+	admin     /v1/upgrades/heads/run             POST
+	admin     /v1/upgrades/heads/pause           POST
+	admin     /v1/upgrades/heads/resume          POST
+	admin     /v1/upgrades/heads/rollback        POST
 	admin     /v1/notifiers                      POST
 	admin     /v1/notifiers/{name}               DELETE PATCH PUT
 	admin     /v1/notifiers/{name}/test          POST

@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -165,7 +166,7 @@ func programFiles(ctx context.Context, paths []string) (files []programFile, v p
 func archOf(path string) (string, error) {
 	f, err := elf.Open(path)
 	var malformed *elf.FormatError
-	if errors.As(err, &malformed) {
+	if errors.As(err, &malformed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("%w: it is no program for Linux", trivet.ErrInvalid)
 	}
 	if err != nil {

@@ -78,8 +78,7 @@ func (r *Records) RollbackUpgrade(ctx context.Context) (*trivet.Upgrade, error) 
 }
 
 func errUpgrade(class error, problem, hint string) error {
-	return &trivet.Error{Op: "upgrade", Kind: "Upgrade", Name: trivet.UpgradeName, Hint: hint,
-		Err: fmt.Errorf("%w: %s", class, problem)}
+	return &trivet.Error{Op: "upgrade", Hint: hint, Err: fmt.Errorf("%w: %s", class, problem)}
 }
 
 // changeUpgrade changes the record in one transaction, and returns it.

@@ -13,7 +13,7 @@ import (
 
 // Own is the program of this head, as upgrades replace it.
 type Own struct {
-	*Dir
+	*Dir // nil: this process is not a head's only, and Manual
 	// Manual: this head does not permit upgrades by command.
 	Manual bool
 	// Open returns the content of a blob. It fails with ErrNotFound while this head cannot get it yet.
@@ -60,6 +60,14 @@ func (o *Own) Report(ctx context.Context, u *trivet.Upgrade) trivet.HeadProgram 
 		p.Staged = o.Has(blob.Digest)
 	}
 	return p
+}
+
+// Confirm records that the program of this process works.
+func (o *Own) Confirm() error {
+	if o.Dir == nil {
+		return nil
+	}
+	return o.Dir.Confirm()
 }
 
 // stage stores the new program, once this head can get it.

@@ -26,6 +26,9 @@ func (m member) Reconcile(ctx context.Context, head string) (after time.Duration
 		}
 		h.Status.State = trivet.HeadMember
 		site := &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}, Status: trivet.SiteStatus{ClusterVersion: "0.3"}}
+		if _, err := m.tables.Upgrades.In(tx).Get(trivet.UpgradeName); !errors.Is(err, trivet.ErrNotFound) {
+			return err // one in progress holds the cluster's version
+		}
 		for _, t := range m.tables.Tokens.In(tx).ListBy(state.ByHead, head) { // as a removal does
 			err = errors.Join(err, m.tables.Tokens.In(tx).Delete(t.Name))
 		}

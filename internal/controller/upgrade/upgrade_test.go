@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/reconcile/reconciletest"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/storetest"
@@ -455,6 +456,37 @@ func TestClusterVersion(t *testing.T) {
 	if text := enables("0.2", "0.3"); !strings.Contains(text, "is 0.3 instead of 0.2, which adds key, machine.spec.bmc.console") {
 		t.Errorf("%s", text)
 	}
+}
+
+// An upgrade that one head performs has used all that is declared.
+func TestDeclaration(t *testing.T) {
+	t.Parallel()
+	tables := storetest.New(t, state.New)
+	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
+		s := newSiteIn(t, tables, 1, false)
+		release := trivet.Release(fmt.Sprint("99.", n))
+		s.update(func(tx *store.Tx) error {
+			h, err := tables.Heads.In(tx).Get("head0")
+			if err != nil {
+				return err
+			}
+			h.Status.Release = release
+			return tables.Heads.In(tx).Put(h)
+		})
+		s.request(func(u *trivet.UpgradeSpec) { run(u); u.Release = release })
+		c := s.box("head0").ctl
+		c.Tables = tables.Within(scope)
+		for range 15 {
+			if _, err := c.Reconcile(ctx, trivet.UpgradeName); err != nil {
+				return err
+			}
+			s.now = s.now.Add(time.Second)
+		}
+		if u := s.record(); u.Status.Phase != trivet.UpgradeDone {
+			return fmt.Errorf("it is %+v", u.Status)
+		}
+		return nil
+	})
 }
 
 // Whatever fails and whenever, at most one head starts again at a time, and all that respond run one program at the
