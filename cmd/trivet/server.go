@@ -19,7 +19,7 @@ import (
 )
 
 func serverCommand() *cobra.Command {
-	cfg := server.Config{Version: version}
+	cfg := headConfig{Config: server.Config{Version: version}}
 	var level, format, config string
 	c := &cobra.Command{
 		Use:   "server",
@@ -37,16 +37,19 @@ func serverCommand() *cobra.Command {
 			"  trivet server --dhcp eth1 --join https://10.0.0.5:7480 --token sha256:...",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if err := readConfig(cmd.LocalNonPersistentFlags(), config); err != nil {
-				return err
+			if err = readConfig(cmd.LocalNonPersistentFlags(), config); err == nil {
+				cfg.Log, err = newLogger(os.Stderr, level, format)
 			}
-			if cfg.Log, err = newLogger(os.Stderr, level, format); err != nil {
-				return err
+			if err == nil {
+				err = runServer(cmd.Context(), cfg)
 			}
-			return runServer(cmd.Context(), cfg)
+			if err != nil {
+				setIssue(cfg.Issue, err)
+			}
+			return err
 		},
 	}
-	networkFlags(c.Flags(), &cfg)
+	networkFlags(c.Flags(), &cfg.Config)
 	clusterFlags(c.Flags(), &cfg)
 	c.Flags().StringVar(&config, "config", "", "file of YAML with flags, NAME: VALUE; those of the command line win")
 	c.Flags().StringVar(&level, "log-level", "info", "log level: debug, info, warn or error")
@@ -54,12 +57,18 @@ func serverCommand() *cobra.Command {
 	return c
 }
 
+// headConfig is the configuration of a head and of its process.
+type headConfig struct {
+	server.Config
+	Issue string // file of the login message; empty: none
+}
+
 // confirmTimeout is how long a new program may take until it works. It includes a wait for a quorum.
 const confirmTimeout = 3 * time.Minute
 
 var errNotConfirmed = fmt.Errorf("it did not work within %s", confirmTimeout)
 
-func runServer(ctx context.Context, cfg server.Config) error {
+func runServer(ctx context.Context, cfg headConfig) error {
 	tuneGC()
 	raiseFileLimit()
 	programs := ownPrograms(cfg.Dir)
@@ -75,7 +84,7 @@ func runServer(ctx context.Context, cfg server.Config) error {
 			}
 		}).Stop()
 	}
-	err := serve(ctx, cfg)
+	err := serve(ctx, cfg.Config, func() { setIssue(cfg.Issue, nil) })
 	if failure := cmp.Or(notConfirmed(ctx), err); failure != nil && !errors.Is(err, server.ErrRestart) &&
 		programs.Unconfirmed() {
 		cfg.Log.Error("this program is given up: the head goes back to its former one", "error", failure)
@@ -98,8 +107,9 @@ func notConfirmed(ctx context.Context) error {
 	return nil
 }
 
-// serve runs a head until it ends. It returns ErrRestart where this process is to replace itself.
-func serve(ctx context.Context, cfg server.Config) error {
+// serve runs a head until it ends. It calls started when the head runs, and returns ErrRestart where this process is to
+// replace itself.
+func serve(ctx context.Context, cfg server.Config, started func()) error {
 	s, err := server.New(ctx, cfg)
 	switch {
 	case errors.Is(err, server.ErrNotJoined): // a script must not continue as if it had joined
@@ -111,6 +121,7 @@ func serve(ctx context.Context, cfg server.Config) error {
 	case err != nil:
 		return err
 	}
+	started()
 	err = s.Run(ctx)
 	restart := errors.Is(err, server.ErrRestart)
 	if restart {
@@ -150,7 +161,7 @@ func networkFlags(f *pflag.FlagSet, cfg *server.Config) {
 }
 
 // clusterFlags are the flags of a head's data and of its place in the cluster.
-func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
+func clusterFlags(f *pflag.FlagSet, cfg *headConfig) {
 	f.StringVar(&cfg.Dir, "data-dir", server.DefaultDir, "data directory")
 	f.StringVar(&cfg.Name, "name", "", "name of the head, set at the first start (default "+server.DefaultName+")")
 	f.StringSliceVar(&cfg.Join, "join", nil, "API URLs of the cluster to join at the first start")
@@ -158,6 +169,8 @@ func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"join token from trivet head token (preferred: environment variable "+joinToken+")")
 	f.BoolVar(&cfg.Rejoin, "rejoin", false, "join as a new head even if the data directory is not empty; "+
 		"existing data is moved to DATA-DIR/aside")
+	f.BoolVar(&cfg.Recover, "recover", false, "a head without data joins the living cluster of --join, or one that "+
+		"answers on a network of --dhcp, and never creates one; it needs a token; with data the flag has no effect")
 	f.BoolVar(&cfg.NewCluster, "new-cluster", false,
 		"create a new cluster even if another one answers on a network of --dhcp")
 	f.StringVar(&cfg.Audit, "audit", "", "file to which this head appends the audit log as lines of JSON, or "+
@@ -172,6 +185,8 @@ func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"must be the same on all heads (default 50ms: a failed leader is detected after 0.3 to 0.6 s)")
 	f.BoolVar(&cfg.NoUpgrades, "no-upgrades", false, "trivet upgrade does not replace this head's program, but waits "+
 		"until that was done on its host")
+	f.StringVar(&cfg.Issue, "issue", "", "file to which this head writes why it does not run, for the login message of "+
+		"its host (issue(5)); it is removed when the head runs")
 	f.TextVar(&cfg.StoreQuota, "store-quota", trivet.ByteSize(cluster.DefaultQuota),
 		"how much of the store may be in use; the same on all heads; writes that make it larger are refused from 90 % on")
 }

@@ -117,7 +117,7 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return 130
 	}
-	printError(root.ErrOrStderr(), err)
+	PrintError(root.ErrOrStderr(), err)
 	return 1
 }
 
@@ -154,8 +154,8 @@ func (a *app) interrupted(ctx context.Context, err error, format string, args ..
 	return ExitError(130)
 }
 
-// printError prints an error and its hint.
-func printError(w io.Writer, err error) {
+// PrintError prints an error and its hint.
+func PrintError(w io.Writer, err error) {
 	text, hint := err.Error(), hintOf(err)
 	if hint != "" {
 		text = strings.Replace(text, " ("+hint+")", "", 1)

@@ -67,7 +67,7 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 		}
 		if err != nil {
 			failed = true
-			printError(a.Err, m.refused(err))
+			PrintError(a.Err, m.refused(err))
 			continue
 		}
 		text := ""

@@ -59,7 +59,7 @@ func (a *app) deleteAll(ctx context.Context, cl *client.Client, targets []target
 		case ignore && errors.Is(err, trivet.ErrNotFound):
 		default:
 			failed = true
-			printError(a.Err, err)
+			PrintError(a.Err, err)
 		}
 	}
 	if failed {

@@ -26,7 +26,7 @@ func (a *app) diff() *cobra.Command {
 				if ctx := cmd.Context(); ctx.Err() != nil {
 					return a.interrupted(ctx, err, "interrupted")
 				}
-				printError(a.Err, err)
+				PrintError(a.Err, err)
 				status = 2
 			}
 			if status != 0 {
@@ -62,7 +62,7 @@ func (a *app) diffFiles(ctx context.Context, files []string) (status int, err er
 		}
 		if err != nil {
 			status = 2
-			printError(a.Err, m.refused(err))
+			PrintError(a.Err, m.refused(err))
 			continue
 		}
 		text, err := done.difference()

@@ -101,7 +101,7 @@ func (a *app) getRecords(ctx context.Context, kind client.Kind, names []string, 
 		}
 	}
 	for _, err := range missing {
-		printError(a.Err, err)
+		PrintError(a.Err, err)
 	}
 	if len(missing) > 0 {
 		return ExitError(1)

@@ -112,7 +112,7 @@ func (a *app) patchNotes(ctx context.Context, kind client.Kind, names []string, 
 			return a.interrupted(ctx, err, "interrupted at %s", title(kind.Info, name))
 		case err != nil:
 			failed = true
-			printError(a.Err, err)
+			PrintError(a.Err, err)
 		case now.Header().Revision == old.Header().Revision:
 			fmt.Fprintf(a.Out, "%s unchanged\n", title(kind.Info, name))
 		default:

@@ -158,7 +158,7 @@ func (a *app) importAll(ctx context.Context, cl *client.Client, list []*machinel
 		}
 		if err != nil {
 			failed++
-			printError(a.Err, err)
+			PrintError(a.Err, err)
 			continue
 		}
 		if done == "created" {

@@ -54,7 +54,7 @@ func (a *app) provisionVerb(c *cobra.Command, done string,
 			}
 			if err != nil {
 				failed = true
-				printError(a.Err, err)
+				PrintError(a.Err, err)
 				continue
 			}
 			fmt.Fprintf(a.Out, "provision/%s %s\n", name, done)

@@ -98,7 +98,7 @@ func (a *app) assignPlatform(ctx context.Context, name string, machines []string
 		return err
 	}
 	for _, err := range missing {
-		printError(a.Err, err)
+		PrintError(a.Err, err)
 	}
 	failed := len(missing) > 0
 	for _, m := range targets {
@@ -107,7 +107,7 @@ func (a *app) assignPlatform(ctx context.Context, name string, machines []string
 				return a.interrupted(ctx, err, "interrupted at machine/%s; run the command again", m.Name)
 			}
 			failed = true
-			printError(a.Err, err)
+			PrintError(a.Err, err)
 		}
 	}
 	if failed {

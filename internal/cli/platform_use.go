@@ -184,7 +184,7 @@ func (a *app) removePlatforms(ctx context.Context, cl *client.Client, names []st
 			err = inUse(ctx, cl, name, err)
 		}
 		failed = true
-		printError(a.Err, err)
+		PrintError(a.Err, err)
 	}
 	if failed {
 		return ExitError(1)

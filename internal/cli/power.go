@@ -67,7 +67,7 @@ func (a *app) powerAll(ctx context.Context, cl *client.Client, machines []string
 	for _, name := range machines {
 		if err := cl.RequestPower(ctx, name, req); err != nil {
 			failed = true
-			printError(a.Err, err)
+			PrintError(a.Err, err)
 			continue
 		}
 		requested = append(requested, name)
@@ -85,7 +85,7 @@ func (a *app) powerAll(ctx context.Context, cl *client.Client, machines []string
 		}
 		if err != nil {
 			failed = true
-			printError(a.Err, err)
+			PrintError(a.Err, err)
 			continue
 		}
 		fmt.Fprintln(a.Out, powerText(name, req.Want, power))

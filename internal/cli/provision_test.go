@@ -18,7 +18,7 @@ func TestOnlyErrorsOfFieldsAreOfFlags(t *testing.T) {
 	}
 	missing := &trivet.FieldError{Field: "spec.template", Problem: "is missing"}
 	var out bytes.Buffer
-	printError(&out, withFlags("p", missing, &provisionFlags{}))
+	PrintError(&out, withFlags("p", missing, &provisionFlags{}))
 	if want := "trivet: create provision p: spec.template is missing\n  hint: --template NAME; those that exist: trivet get " +
 		"templates\n"; out.String() != want {
 		t.Errorf("%s, want %s", out.String(), want)

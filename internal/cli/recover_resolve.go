@@ -195,7 +195,7 @@ func (a *app) resolveAll(ctx context.Context, cl *client.Client, names []string,
 		project, provision := trivet.SplitName(trivet.Resolve(a.project(), name))
 		if err := cl.Resolve(ctx, project, provision, decision); err != nil {
 			failed = true
-			printError(a.Err, err)
+			PrintError(a.Err, err)
 			continue
 		}
 		fmt.Fprintf(a.Out, "provision/%s: %s\n", name, map[string]string{trivet.ResolveContinue: "continued",

@@ -119,7 +119,7 @@ func (a *app) reportRedeploy(v *redeployView, err error, failed *bool, text stri
 	switch {
 	case err != nil:
 		v.Error, *failed = cmp.Or(hintOf(err), err.Error()), true
-		printError(a.Err, err)
+		PrintError(a.Err, err)
 	case a.output == "table":
 		fmt.Fprintf(a.Out, "provision/%s %s\n", v.Provision, text)
 	}

@@ -152,7 +152,7 @@ func (a *app) reportRelease(v *releaseView, err error, failed *bool, text string
 	switch {
 	case err != nil:
 		v.Error, *failed = cmp.Or(hintOf(err), err.Error()), true
-		printError(a.Err, err)
+		PrintError(a.Err, err)
 	case a.output == "table":
 		fmt.Fprintf(a.Out, "machine/%s %s\n", v.Machine, text)
 	}

@@ -47,7 +47,7 @@ func (a *app) statusCommand() *cobra.Command {
 			}
 			code, err := a.printStatus(cmd.Context(), only)
 			if err != nil {
-				printError(a.Err, err)
+				PrintError(a.Err, err)
 			}
 			if code != 0 {
 				return ExitError(code)
@@ -116,7 +116,7 @@ func (a *app) watchStatus(ctx context.Context, only string) error {
 		if ctx.Err() == nil {
 			code = now
 			if err != nil {
-				printError(a.Err, err)
+				PrintError(a.Err, err)
 			}
 		}
 		if wait.Sleep(ctx, statusInterval) != nil {

@@ -53,7 +53,11 @@ func (d *dataFile) joined() bool { return d.Token != "" }
 // maxDataFile bounds the file, in bytes.
 const maxDataFile = 64 << 10
 
-func dataPath(dir string) string { return filepath.Join(dir, "head.json") }
+// DataFile is the name of the file in the data directory that has the identity of a head. Without it, the directory has
+// no head yet.
+const DataFile = "head.json"
+
+func dataPath(dir string) string { return filepath.Join(dir, DataFile) }
 
 // openDir makes sure that this process can use the data directory, and reads its file.
 func openDir(dir, version string) (d dataFile, err error) {

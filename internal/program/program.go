@@ -56,9 +56,22 @@ const (
 	MaxBytes = 1 << 30
 )
 
-// file returns the path of a program.
-func (d *Dir) file(digest string) string {
+// name is that of the file of each program, as processes are listed by it.
+const name = "trivet"
+
+// dir returns the directory of a program, and file its file.
+func (d *Dir) dir(digest string) string {
 	return filepath.Join(d.path, strings.TrimPrefix(digest, digestPrefix))
+}
+func (d *Dir) file(digest string) string { return filepath.Join(d.dir(digest), name) }
+
+// own returns the digest of the program of this process; empty: it is the installed one.
+func (d *Dir) own() string {
+	dir := filepath.Dir(d.self)
+	if filepath.Dir(dir) != d.path {
+		return ""
+	}
+	return digestPrefix + filepath.Base(dir)
 }
 
 // checkDigest requires a digest, as it becomes a name of a file.
@@ -83,23 +96,22 @@ func (d *Dir) Stage(ctx context.Context, digest string, want Version, content io
 	if err := checkDigest(digest); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(d.path, 0o700); err != nil {
+	temp := d.dir(digest) + newSuffix
+	if err := errors.Join(os.MkdirAll(d.path, 0o700), d.clean(digest), os.Mkdir(temp, 0o700)); err != nil {
 		return unavailable(err)
 	}
-	if err := d.clean(digest); err != nil {
-		return unavailable(err)
+	file := filepath.Join(temp, name)
+	err := write(file, digest, content)
+	if err == nil {
+		err = check(ctx, file, want)
 	}
-	temp := d.file(digest) + newSuffix
-	if err := write(temp, digest, content); err != nil {
-		return errors.Join(err, os.Remove(temp))
+	if err == nil {
+		err = unavailable(errors.Join(syncDir(temp), os.Rename(temp, d.dir(digest)), syncDir(d.path)))
 	}
-	if err := check(ctx, temp, want); err != nil {
-		return errors.Join(err, os.Remove(temp))
+	if err != nil {
+		err = errors.Join(err, os.RemoveAll(temp))
 	}
-	if err := os.Rename(temp, d.file(digest)); err != nil {
-		return unavailable(err)
-	}
-	return unavailable(syncDir(d.path))
+	return err
 }
 
 // write writes the content of a program to a file.
@@ -195,19 +207,18 @@ func (d *Dir) clean(keep string) error {
 	entries, err := os.ReadDir(d.path)
 	for _, e := range entries {
 		digest := digestPrefix + e.Name()
-		if e.Name() == stateFile || digest == keep || digest == s.Run || digest == s.Former ||
-			d.file(digest) == d.self {
+		if e.Name() == stateFile || digest == keep || digest == s.Run || digest == s.Former || digest == d.own() {
 			continue
 		}
-		err = errors.Join(err, os.Remove(filepath.Join(d.path, e.Name())))
+		err = errors.Join(err, os.RemoveAll(filepath.Join(d.path, e.Name())))
 	}
 	return err
 }
 
 // Running returns the digest of the program that this process runs.
 func (d *Dir) Running() (string, error) {
-	if filepath.Dir(d.self) == d.path { // it is named by its digest
-		return digestPrefix + filepath.Base(d.self), nil
+	if own := d.own(); own != "" {
+		return own, nil
 	}
 	f, err := os.Open("/proc/self/exe") // its file may have been replaced
 	if err != nil {

@@ -225,7 +225,7 @@ func TestLostFile(t *testing.T) {
 	h.must(d.Select(1, v2))
 	d, _ = h.next(d)
 	h.must(d.Confirm())
-	h.must(os.Remove(d.file(v2)))
+	h.must(os.RemoveAll(d.dir(v2)))
 	_, v := h.start()
 	h.want(v, "v1")
 }

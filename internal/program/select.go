@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -45,7 +44,7 @@ const maxStarts = 3
 const maxProblem = 500
 
 // isInstalled reports whether this process runs the installed program.
-func (d *Dir) isInstalled() bool { return filepath.Dir(d.self) != d.path }
+func (d *Dir) isInstalled() bool { return d.own() == "" }
 
 // installedNow returns what is installed now, where this process runs it.
 func (d *Dir) installedNow() (i installed, err error) {
@@ -157,7 +156,7 @@ func (d *Dir) Confirm() error {
 		return nil
 	}
 	s, err := d.read()
-	if err == nil && !s.Confirmed && d.file(s.Run) == d.self {
+	if err == nil && !s.Confirmed && s.Run == d.own() {
 		s.Confirmed, s.Starts = true, 0
 		err = d.save(&s)
 	}
@@ -168,7 +167,7 @@ func (d *Dir) Confirm() error {
 // Unconfirmed reports whether this process runs a program that was selected, and is not confirmed yet.
 func (d *Dir) Unconfirmed() bool {
 	s, err := d.read()
-	return err == nil && !d.isInstalled() && d.file(s.Run) == d.self && !s.Confirmed
+	return err == nil && !d.isInstalled() && s.Run == d.own() && !s.Confirmed
 }
 
 // errNoFormer is the error of a head that knows no former program.
@@ -180,7 +179,7 @@ func (d *Dir) GiveUp(problem string) error {
 	switch {
 	case err != nil:
 		return err
-	case d.isInstalled() || d.file(s.Run) != d.self:
+	case d.isInstalled() || s.Run != d.own():
 		return fmt.Errorf("%w: %w", trivet.ErrNotFound, errNoFormer)
 	case s.Former != "" && !d.Has(s.Former):
 		return fmt.Errorf("%w: its file is not in the data directory", trivet.ErrNotFound)

@@ -41,6 +41,8 @@ type Config struct {
 	JoinToken string
 	// Rejoin moves data of a removed head aside.
 	Rejoin bool
+	// Recover makes a head without data join a living cluster, and never create one.
+	Recover bool
 	// NewCluster creates a new cluster although another one serves the same network.
 	NewCluster bool
 	// Drain is how long the head serves on after a stop, not ready, for load balancers.
@@ -99,6 +101,9 @@ func (c *Config) validate() error {
 	case c.NewCluster && len(c.Join) > 0:
 		return &trivet.FieldError{Field: "--new-cluster",
 			Problem: "creates a cluster, --join joins one; pass one of them"}
+	case c.NewCluster && c.Recover:
+		return &trivet.FieldError{Field: "--new-cluster",
+			Problem: "creates a cluster, --recover never does; pass one of them"}
 	case c.StoreQuota != 0 && c.StoreQuota < minQuota:
 		return &trivet.FieldError{Field: "--store-quota", Problem: "must be at least 16MiB"}
 	case c.BackupDir != "" && overlap(c.BackupDir, c.Dir):

@@ -33,16 +33,24 @@ const (
 
 // findCluster returns an error where another cluster serves the networks of --dhcp. It is called once for each cluster.
 func (c *Config) findCluster(ctx context.Context) error {
-	if c.NewCluster || len(c.DHCPInterfaces) == 0 {
+	if c.NewCluster {
 		return nil
 	}
+	if f := c.search(ctx); f != nil {
+		return f.err()
+	}
+	return nil
+}
+
+// search returns a cluster that serves the networks of --dhcp; nil: none answers.
+func (c *Config) search(ctx context.Context) *foundCluster {
 	results := make(chan *foundCluster, len(c.DHCPInterfaces))
 	for _, name := range c.DHCPInterfaces {
 		go func() { results <- c.probe(ctx, name) }() // ends after its attempts
 	}
 	for range c.DHCPInterfaces {
 		if f := <-results; f != nil {
-			return f.err()
+			return f
 		}
 	}
 	return nil

@@ -93,6 +93,9 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	if err := cfg.findLiving(ctx); err != nil {
+		return nil, err
+	}
 	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry()}
 	if err := s.start(ctx); err != nil {
 		s.close()

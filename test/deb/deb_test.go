@@ -28,7 +28,7 @@ const shared = "10.98.0.9"
 func TestPackage(t *testing.T) {
 	testhead.RequireRoot(t)
 	srv := t.TempDir()
-	first, second := buildTwice(t, srv, "v0.3.1-test1"), build(t, srv, "v0.3.1-test2", ":")
+	first, second := buildTwice(t, srv, "v0.3.1-test1"), build(t, srv, "v0.3.1-test2", "export SOURCE_DATE_EPOCH=1900000000")
 	root := cleanRoot(t)
 	var heads []*container
 	for i, namespace := range network(t, 3) {
@@ -52,6 +52,7 @@ func TestPackage(t *testing.T) {
 	for _, c := range heads {
 		c.checkServes()
 	}
+	one.checkNewProgram()
 	heads[1].checkUpgrade(second)
 	heads[2].checkRemoval()
 }
@@ -145,9 +146,14 @@ func (c *container) start(more string) {
 	c.configure("dhpc: [boot0]\n")
 	c.must("systemctl", "enable", "--now", "trivet")
 	c.awaitJournal(`/etc/trivet/config.yaml:1:1: there is no setting "dhpc"; did you mean dhcp?`)
+	c.await("the login message", func() error {
+		_, err := c.run("sh", "-c", `grep --quiet --fixed-strings 'there is no setting "dhpc"' /usr/lib/issue.d/trivet.issue`)
+		return err
+	})
 	c.configure("dhcp: [boot0]\nvip: " + shared + "/24\naudit: syslog\n" + more)
 	c.must("systemctl", "restart", "trivet")
 	c.awaitJournal("msg=ready")
+	c.is("no", "test -e /usr/lib/issue.d/trivet.issue || echo no")
 }
 
 // configure writes the configuration as an editor does: into the file that there is.
@@ -171,6 +177,24 @@ func (c *container) checkService() {
 	c.is("trivet", "stat -c %U /proc/$(pidof trivet)")
 	c.is("700 trivet", "stat -c '%a %U' /var/lib/trivet")
 	c.is("", "find /var/lib/trivet ! -user trivet")
+}
+
+// checkNewProgram replaces the program of all heads by command: it has the rights of the service, and is started again.
+func (c *container) checkNewProgram() {
+	c.Helper()
+	c.must("sh", "-c", "cp /usr/bin/trivet /tmp/trivet && echo >>/tmp/trivet") // another program of the same version
+	c.must("trivet", "upgrade", "run", "/tmp/trivet", "--yes", "--soak", "1s")
+	c.is("3", "trivet upgrade status | grep -c ' new$'")
+	c.checkService()
+	c.checkServes()
+	c.must("systemctl", "restart", "trivet")
+	c.await("the new program", func() error {
+		out, err := c.run("sh", "-c", "readlink /proc/$(pidof trivet)/exe")
+		if err == nil && !strings.HasPrefix(out, "/var/lib/trivet/program/") {
+			err = fmt.Errorf("%s runs", out)
+		}
+		return err
+	})
 }
 
 // checkServes checks what needs the rights of the service: DHCP, TFTP and HTTP by a synthetic boot, power by a program,
@@ -261,6 +285,7 @@ func (c *container) checkUpgrade(name string) {
 	if after := c.must("pidof", "trivet"); after == before {
 		c.Error("the head runs the program of before")
 	}
+	c.is("/usr/bin/trivet", "readlink /proc/$(pidof trivet)/exe") // what was installed last
 	c.awaitHeads(c.address)
 	c.checkServes()
 }

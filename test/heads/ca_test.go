@@ -44,12 +44,7 @@ func TestCARotation(t *testing.T) {
 	})
 	h0.MustTrivet("pause", "slow")
 	m := box.powerOn(t, h0)
-	h0.Await("its agent is up", func() error {
-		if key := must(client.Of[trivet.Machine](l.cl).Get(t.Context(), box.name))(t).Status.AgentKey; key == "" {
-			return errors.New("it has registered no key")
-		}
-		return nil
-	})
+	h0.awaitAgent(l.cl, box.name)
 	gone := h0.join("head3")
 	gone.Kill()
 	h0.MustTrivet("head", "remove", "head3", "--yes")
@@ -138,6 +133,17 @@ func TestCARotation(t *testing.T) {
 	var created struct{ Name string }
 	decode(t, h0.MustTrivet("backup", "create", "--to", to, "-o", "json"), &created)
 	h0.MustTrivet("backup", "verify", filepath.Join(to, created.Name), "--key", key)
+}
+
+// awaitAgent waits until the agent of a machine has registered its key.
+func (h *head) awaitAgent(cl *client.Client, machine string) {
+	h.Helper()
+	h.Await("its agent is up", func() error {
+		if key := must(client.Of[trivet.Machine](cl).Get(h.Context(), machine))(h.T).Status.AgentKey; key == "" {
+			return errors.New("it has registered no key")
+		}
+		return nil
+	})
 }
 
 // rootCA returns the CAs in the head's directory.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -32,6 +33,48 @@ func TestNetworkHasACluster(t *testing.T) {
 	second.AwaitReady()
 	second.Stop()
 	start(second, two) // it has a cluster now, and does not probe
+	second.AwaitReady()
+}
+
+// A head without data that is to recover never creates a cluster. It finds the living one on its network, and joins it
+// where it has a token; until then it says what is missing, also in the login message. With data it just starts.
+func TestRecoverAtFirstStart(t *testing.T) {
+	t.Parallel()
+	one, two := twoNamespaces(t)
+	issue := filepath.Join(t.TempDir(), "issue")
+	message := func(want string) {
+		t.Helper()
+		if text, err := os.ReadFile(issue); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("the login message: %q, %v; want %s", text, err, want)
+		}
+	}
+	first, second := newHead(t, "head0"), newHead(t, "head1")
+	first.Address, second.Address = "10.99.0.1", "10.99.0.2"
+	start := func(h *head, ns string, more ...string) {
+		h.StartIn(ns, append([]string{"--dhcp", "boot0", "--tftp", "", "--recover", "--issue", issue}, more...)...)
+	}
+	start(second, two)
+	second.expectRefusal("knows no living cluster: no head answers on boot0", "trivet recover --from-survivor")
+	message("knows no living cluster")
+	start(second, two, "--new-cluster")
+	second.ExpectFailure("pass one of them")
+	first.StartIn(one, "--dhcp", "boot0", "--tftp", "")
+	first.AwaitReady()
+	start(second, two)
+	second.expectRefusal("may not join the cluster", "https://10.99.0.1:7480", "trivet head replace NAME")
+	message("without a token")
+	if _, err := os.Stat(second.Dir + "/keys"); err == nil {
+		t.Error("it has made keys")
+	}
+	token := must(testhead.CLI(t.Context(), testhead.Command(one, testhead.Program(t), "head", "token"),
+		first.AdminFile()))(t)
+	start(second, two, "--token", strings.TrimSpace(token.Stdout))
+	second.AwaitReady()
+	if text, err := os.ReadFile(issue); err == nil {
+		t.Errorf("the login message of a head that runs: %s", text)
+	}
+	second.Stop()
+	start(second, two)
 	second.AwaitReady()
 }
 

@@ -13,10 +13,12 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/bmc"
 )
 
-// The program of two full heads and a witness is replaced under load: by a later release, by one that ends at once, by
-// one that never works, and back. No write fails, and what was acknowledged is there.
+// The program of two full heads and a witness is replaced under load: by one that ends at once, by that of a later
+// release, which the installed program starts again after all were killed, by another version of that, and back. No
+// write fails, what was acknowledged is there, and a run whose agent is of the version before goes on.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	builds := newBuilds(t)
@@ -25,6 +27,18 @@ func TestUpgrade(t *testing.T) {
 	w := h0.join("head2", "token", "--witness")
 	all := []*head{h0, h1, w}
 	l.cl = h0.client(h0, h1)
+	box := addPowered(t, h0, bmc.Off)[0]
+	platform(t, h0)
+	h0.MustTrivet("provision", "slow", "--template", "install", "--machine", box.name, "--no-wait")
+	h0.Await("the machine is on", func() error {
+		if state := box.box.Power(); state != bmc.On {
+			return fmt.Errorf("it is %s", state)
+		}
+		return nil
+	})
+	h0.MustTrivet("pause", "slow")
+	m := box.powerOn(t, h0)
+	h0.awaitAgent(l.cl, box.name)
 	stop := l.underLoad()
 	former := h0.versions()
 
@@ -90,11 +104,23 @@ func TestUpgrade(t *testing.T) {
 	h0.MustTrivet("upgrade", "rollback", "--yes")
 	h0.awaitVersions(map[string]string{"head0": "v99.1.0", "head1": "v99.1.0", "head2": "v99.1.0"})
 
-	written := stop()
-	t.Log(written, "writes were acknowledged meanwhile")
-	for _, cl := range []*client.Client{h0.client(h0), h1.clientOnce(h1)} {
+	h0.MustTrivet("resume", "slow")
+	h0.Await("the run of before has succeeded", func() error {
+		if m.up.Load() == 0 {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	l.acknowledged(stop(), h0.client(h0), h1.clientOnce(h1))
+}
+
+// acknowledged expects all that underLoad wrote.
+func (l *ledger) acknowledged(written int, of ...*client.Client) {
+	l.Helper()
+	l.Log(written, "writes were acknowledged meanwhile")
+	for _, cl := range of {
 		for i := range written {
-			must(client.Of[trivet.Machine](cl).Get(t.Context(), fmt.Sprint("load", i)))(t)
+			must(client.Of[trivet.Machine](cl).Get(l.Context(), fmt.Sprint("load", i)))(l.T)
 		}
 	}
 }

@@ -1,0 +1,130 @@
+package heads_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+// seeds is how often a test kills heads at random moments; each time at others.
+const seeds = 20
+
+// soak skips a test that runs in make soak only.
+func soak(t *testing.T) {
+	t.Helper()
+	if os.Getenv("TRIVET_SOAK") == "" {
+		t.Skip("runs in make soak")
+	}
+	t.Parallel()
+}
+
+// killUntil kills heads by SIGKILL at random moments, one at a time, and starts each again, until something has ended.
+// Each kill is logged with its seed.
+func killUntil(t *testing.T, seed uint64, heads []*head, ended func() bool) (kills int) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 0))
+	deadline := time.Now().Add(5 * time.Minute)
+	for !ended() {
+		if time.Now().After(deadline) {
+			t.Fatalf("seed %d: it has not ended", seed)
+		}
+		time.Sleep(time.Duration(random.Int64N(int64(5 * time.Second))))
+		h := heads[random.IntN(len(heads))]
+		h.Kill()
+		time.Sleep(time.Duration(random.Int64N(int64(time.Second))))
+		h.Start()
+		h.awaitReadyAgain(3)
+		kills++
+	}
+	return kills
+}
+
+// awaitReadyAgain waits until the head is ready. It starts it again where its process ends before, as a service manager
+// does, so many times.
+func (h *head) awaitReadyAgain(times int) {
+	h.Helper()
+	for range times {
+		err := h.Process.Await(func() bool { return h.Log.Contains("msg=ready") }, time.Minute)
+		if err == nil {
+			return
+		}
+		if !h.Ended() {
+			h.Fatalf("%s: %v", h.Name, err)
+		}
+		h.Start()
+	}
+	h.AwaitReady()
+}
+
+// The CA is rotated while heads and a witness are killed at random moments: it ends, all use the new one, and nothing
+// that was acknowledged is lost.
+func TestRotationWhileHeadsAreKilled(t *testing.T) {
+	soak(t)
+	h0, l := startWithLedger(t)
+	h1 := h0.join("head1")
+	all := []*head{h0, h1, h0.join("head2", "token", "--witness")}
+	l.cl = h0.client(h0, h1)
+	stop := l.underLoad()
+	for seed := range uint64(seeds) {
+		before := h0.rootCA(t).Pins()
+		if _, err := l.cl.RotateKey(t.Context(), trivet.CAKey,
+			trivet.RotateRequest{Grace: new(trivet.Duration(time.Second))}); err != nil {
+			t.Fatal(err)
+		}
+		kills := killUntil(t, seed, all, func() bool {
+			k, err := client.Of[trivet.Key](l.cl).Get(t.Context(), trivet.CAKey)
+			return err == nil && !k.Rotating()
+		})
+		t.Logf("seed %d: rotated, with %d kills", seed, kills)
+		now := h0.rootCA(t).Pins()
+		for _, h := range all {
+			h0.Await(h.Name+" has the new CA only", func() error {
+				if pins := h.rootCA(t).Pins(); len(pins) != 1 || pins[0] != now[0] || pins[0] == before[0] {
+					return fmt.Errorf("seed %d: it has %v, head0 %v, before %v", seed, pins, now, before)
+				}
+				return nil
+			})
+		}
+	}
+	l.acknowledged(stop(), h0.client(h0), h0.client(h1))
+}
+
+// The program is replaced while heads and a witness are killed at random moments: all run one program at the end,
+// nothing that was acknowledged is lost, and the upgrade does not end without a reason.
+func TestUpgradeWhileHeadsAreKilled(t *testing.T) {
+	soak(t)
+	builds := newBuilds(t)
+	versions := []string{"v98.1.0", "v98.1.1"}
+	programs := []string{builds.release(versions[0], string(trivet.CurrentRelease)),
+		builds.release(versions[1], string(trivet.CurrentRelease))}
+	h0, l := startWithLedger(t)
+	h1 := h0.join("head1")
+	all := []*head{h0, h1, h0.join("head2", "token", "--witness")}
+	l.cl = h0.client(h0, h1)
+	stop := l.underLoad()
+	wanted := h0.versions()["head0"]
+	for seed := range uint64(seeds) {
+		h0.MustTrivet("upgrade", "run", programs[seed%2], "--yes", "--soak", "1s", "--no-wait")
+		var u *trivet.Upgrade
+		kills := killUntil(t, seed, all, func() bool {
+			now, err := client.Of[trivet.Upgrade](l.cl).Get(t.Context(), trivet.UpgradeName)
+			u = now
+			return err == nil && !u.InProgress()
+		})
+		t.Logf("seed %d: %s, with %d kills: %s", seed, u.Status.Phase, kills, u.Status.Cause)
+		switch {
+		case u.Status.Phase == trivet.UpgradeDone:
+			wanted = versions[seed%2]
+		case !strings.Contains(u.Status.Cause, "it ended 3 times before it was ready"): // it was killed so often
+			t.Errorf("seed %d: it was reverted: %s", seed, u.Status.Cause)
+		}
+		h0.awaitVersions(map[string]string{"head0": wanted, "head1": wanted, "head2": wanted})
+	}
+	l.acknowledged(stop(), h0.client(h0), h0.client(h1))
+}
