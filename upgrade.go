@@ -131,6 +131,8 @@ type HeadProgram struct {
 	Running string `json:"running,omitempty"`
 	// Staged: the head has the new program.
 	Staged bool `json:"staged,omitempty"`
+	// Former: the head has the program that it ran before the upgrade, and can go back to it.
+	Former bool `json:"former,omitempty"`
 	// Manual: the head does not permit upgrades by command. Its program is replaced on its host.
 	Manual bool `json:"manual,omitempty"`
 	// Failed: the head cannot run the new program, or has given it up.

@@ -2,7 +2,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -18,10 +17,7 @@ func main() {
 	if osinit.Called() { // in the installer OS this binary is the first process
 		osinit.Main(runInstaller)
 	}
-	if err := startSelected(os.Args); err != nil {
-		fmt.Fprintln(os.Stderr, "trivet:", err)
-		os.Exit(1)
-	}
+	startSelected(os.Args)
 	ctx, signals := cli.NotifySignals()
 	env := cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version, Signals: signals}
 	os.Exit(cli.Execute(ctx, rootCommand(env)))

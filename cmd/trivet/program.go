@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/program"
 	"github.com/trivet-project/trivet/internal/server"
 )
@@ -24,20 +26,39 @@ func ownPrograms(dataDir string) *program.Dir {
 }
 
 // startSelected replaces this process by the program that an upgrade has selected for the head, if there is one. It
-// runs before flags and the configuration are parsed: those of a later release are unknown to this program.
-func startSelected(args []string) error {
-	if len(args) < 2 || args[1] != "server" || slices.ContainsFunc(args, isHelp) {
-		return nil
+// runs before flags and the configuration are parsed: those of a later release are unknown to this program. Where it
+// fails, this program runs.
+func startSelected(args []string) {
+	args, ok := serverArgs(args)
+	if !ok || slices.ContainsFunc(args, isHelp) {
+		return
 	}
-	file, err := ownPrograms(dataDirOf(args[2:])).Start()
+	dir := dataDirOf(args)
+	if cluster.CheckNotRunning(filepath.Join(dir, "store")) != nil { // the start of a second process is none of the head
+		return
+	}
+	file, err := ownPrograms(dir).Start()
+	if err == nil && file != "" {
+		err = execFile(file)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "trivet: the program that an upgrade has brought is not used:", err)
-		return nil
 	}
-	if file == "" {
-		return nil
+}
+
+// serverArgs returns the arguments of trivet server; false: it is another command.
+func serverArgs(args []string) ([]string, bool) {
+	for i := 1; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "server":
+			return args[i+1:], true
+		case !strings.HasPrefix(arg, "-"):
+			return nil, false
+		case arg == "--context" || arg == "--project" || arg == "-p":
+			i++ // its value
+		}
 	}
-	return execFile(file)
+	return nil, false
 }
 
 func isHelp(arg string) bool { return arg == "--help" || arg == "-h" }

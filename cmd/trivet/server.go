@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,8 +84,11 @@ func runServer(ctx context.Context, cfg headConfig) error {
 		}).Stop()
 	}
 	err := serve(ctx, cfg.Config, func() { setIssue(cfg.Issue, nil) })
-	if failure := cmp.Or(notConfirmed(ctx), err); failure != nil && !errors.Is(err, server.ErrRestart) &&
-		programs.Unconfirmed() {
+	failure := notConfirmed(ctx)
+	if failure == nil && ctx.Err() == nil && !errors.Is(err, server.ErrRestart) { // it was not stopped by a signal
+		failure = err
+	}
+	if failure != nil && programs.Unconfirmed() {
 		cfg.Log.Error("this program is given up: the head goes back to its former one", "error", failure)
 		if err := programs.GiveUp(failure.Error()); err != nil {
 			return errors.Join(failure, err)

@@ -376,7 +376,7 @@ func (a *app) waitUpgrade(ctx context.Context, cl *client.Client, u *trivet.Upgr
 func upgradeText(u *trivet.Upgrade) string {
 	st := &u.Status
 	if st.Run != u.Spec.Run {
-		return printable(u.Spec.Version) + ": requested"
+		return strings.TrimSuffix(printable(u.Spec.Version)+": requested; "+printable(st.Reason), "; ")
 	}
 	text := fmt.Sprintf("%s: %s", printable(u.Spec.Version), st.Phase)
 	if u.Spec.Rollback && st.Phase != trivet.UpgradeReverting && st.Phase != trivet.UpgradeReverted {

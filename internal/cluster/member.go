@@ -215,12 +215,11 @@ func (m *Member) startEtcd(ctx context.Context, c *embed.Config) (*embed.Etcd, e
 }
 
 func (m *Member) config(cfg Config) (*embed.Config, error) {
-	listen := "unix://" + filepath.Join(m.socket, "peer") // unused: requests are served by PeerHandler
-	peer, err := url.Parse(cmp.Or(cfg.URL, listen))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
-	}
-	local, err := url.Parse(listen)
+	// Unused: requests are served by PeerHandler. etcd takes the path from the host of the URL. Where that is empty, it
+	// listens on an abstract socket, which other users can reach, and cannot close it in a read-only directory.
+	socket := filepath.Join(m.socket, "peer")
+	local := &url.URL{Scheme: "unix", Host: socket}
+	peer, err := url.Parse(cmp.Or(cfg.URL, "unix://"+socket))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,16 @@ func TestSecondStartIsRefused(t *testing.T) {
 	_, err := cluster.Start(t.Context(), cluster.Config{Dir: dir, Name: "head0"})
 	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
 		t.Errorf("a second start: %v; want it refused, naming process %d", err, os.Getpid())
+	}
+}
+
+// etcd's listener, which is unused, is a file that only this user can reach, and no abstract socket.
+func TestListensOnAFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start(t, dir)
+	if info, err := os.Stat(filepath.Join(dir, "run", "peer")); err != nil || info.Mode().Type() != os.ModeSocket {
+		t.Errorf("%v, %v", info, err)
 	}
 }
 

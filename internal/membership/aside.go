@@ -19,7 +19,7 @@ const asideTime = "20060102T150405.000Z"
 // moveDataAside moves what an earlier head left in the directory to aside/NAME-TIME in it. Nothing is deleted. Blobs
 // that the same cluster can use stay. If it is interrupted, the next start continues.
 func (l *Local) moveDataAside(root *auth.Root) error {
-	keep := []string{"aside", "lost+found"}
+	keep := []string{"aside", "lost+found", "program"} // this process may be one of the programs there
 	if old, err := readRoot(l.path("keys")); err == nil && old.Cluster() == root.Cluster() {
 		keep = append(keep, "blobs")
 	}

@@ -13,10 +13,11 @@ import (
 // same one is returned.
 func (r *Records) Upgrade(ctx context.Context, spec trivet.UpgradeSpec) (*trivet.Upgrade, error) {
 	return r.changeUpgrade(ctx, func(tx *store.Tx, u *trivet.Upgrade) error {
+		goesOn := !u.Spec.Rollback && (u.InProgress() || u.Status.Phase == trivet.UpgradeDone)
+		if goesOn && sameProgram(&u.Spec, &spec) { // also after it: a second upgrade would forget the former program
+			return errUnchanged
+		}
 		if u.InProgress() {
-			if !u.Spec.Rollback && sameProgram(&u.Spec, &spec) {
-				return errUnchanged
-			}
 			return errUpgrade(trivet.ErrConflict, "the upgrade to "+u.Spec.Version+" is in progress",
 				"wait for it, or end it: trivet upgrade rollback")
 		}

@@ -128,7 +128,11 @@ func TestUpgradeHoldsTheClusterVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	reach(t, r, trivet.UpgradeDone)
-	_, err := r.RollbackUpgrade(t.Context())
+	again, err := r.Upgrade(t.Context(), upgradeTo("v3", "99.1", "sha256:2"))
+	if err != nil || again.Spec.Run != 2 {
+		t.Errorf("the same again is another upgrade: %+v, %v", again, err)
+	}
+	_, err = r.RollbackUpgrade(t.Context())
 	if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "does not know") {
 		t.Errorf("%v", err)
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
@@ -15,19 +17,19 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// A witness reads no records: full heads send it the upgrade that is in progress, and the program.
+// A witness reads no records: full heads send it the upgrade, and the program.
 const (
 	upgradePath = "upgrade"
 	programPath = "upgrade/program/"
 )
 
-// upgradeResponse is the upgrade that is in progress.
+// upgradeResponse is the upgrade; empty: there was none.
 type upgradeResponse struct {
 	Spec   trivet.UpgradeSpec   `json:"spec"`
 	Status trivet.UpgradeStatus `json:"status,omitzero"`
 }
 
-// upgrade responds with the upgrade that is in progress. What names the caller is confirmed by a quorum first: it would
+// upgrade responds with the upgrade. What names the caller is confirmed by a quorum first: it would
 // start again, which only one head may.
 func (s *Server) upgrade(r *http.Request, from auth.Peer, _ []byte) (any, error) {
 	u, err := s.Records.Upgrades.Get(trivet.UpgradeName)
@@ -38,12 +40,19 @@ func (s *Server) upgrade(r *http.Request, from auth.Peer, _ []byte) (any, error)
 		})
 	}
 	switch {
-	case errors.Is(err, trivet.ErrNotFound) || err == nil && !u.InProgress():
+	case errors.Is(err, trivet.ErrNotFound):
 		return upgradeResponse{}, nil
 	case err != nil:
 		return nil, err
 	}
-	return upgradeResponse{u.Spec, u.Status}, nil
+	resp := upgradeResponse{u.Spec, u.Status}
+	for h := range s.Records.Heads.AllShared() { // one head starts again at a time, while all others are well
+		other := h.Name != from.Name && h.Name != s.Records.self && h.Status.State != trivet.HeadRemoved
+		if resp.Status.Head == from.Name && other && !s.Stable(h) {
+			resp.Status.Head = ""
+		}
+	}
+	return resp, nil
 }
 
 // program serves the content of a new program.
@@ -72,15 +81,23 @@ func (s *Server) program(w http.ResponseWriter, r *http.Request) {
 // OpenProgram is [program.Own.Open] of a witness: a full head sends the content.
 func (l *Local) OpenProgram(ctx context.Context, blob trivet.BlobRef) (io.ReadCloser, error) {
 	err := fmt.Errorf("%w: no full head sends the program", trivet.ErrNotFound)
-	for _, p := range l.otherMembers() {
-		content, failed := l.client.Open(ctx, p.URL, programPath+blob.Digest)
+	members := l.otherMembers()
+	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] }) // one may send garbage
+	for _, p := range members {
+		content, failed := l.client.OpenFullHead(ctx, p.URL, programPath+blob.Digest)
 		if failed == nil {
-			return content, nil
+			return struct {
+				io.Reader
+				io.Closer
+			}{io.LimitReader(content, blob.Bytes), content}, nil
 		}
 		err = errors.Join(err, failed)
 	}
 	return nil, err
 }
+
+// stageTimeout bounds how long a witness loads a program; meanwhile it does not follow changes of the CA.
+const stageTimeout = 2 * time.Minute
 
 // followUpgrade makes a witness follow the upgrade that is in progress. It returns ErrRestart where the witness must
 // start again.
@@ -94,7 +111,9 @@ func (l *Local) followUpgrade(ctx context.Context, own *program.Own) error {
 		return err
 	}
 	u := &trivet.Upgrade{Spec: resp.Spec, Status: resp.Status}
-	report := own.Report(ctx, u)
+	stage, cancel := context.WithTimeout(ctx, stageTimeout)
+	defer cancel()
+	report := own.Report(stage, u)
 	l.program.Store(&report)
 	follow := own.Follow(u, l.Name(), &report)
 	if follow == nil {

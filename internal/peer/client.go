@@ -58,12 +58,17 @@ func (c *Client) Call(ctx context.Context, url, path string, in, out any) error 
 
 // CallFullHead is Call for what only a full head may respond, such as keys: it refuses the response of a witness.
 func (c *Client) CallFullHead(ctx context.Context, url, path string, in, out any) error {
-	return call(ctx, c.http, url, path, in, out, func(resp *http.Response) error {
+	return call(ctx, c.http, url, path, in, out, fullHead(url))
+}
+
+// fullHead refuses the response of a witness.
+func fullHead(url string) func(*http.Response) error {
+	return func(resp *http.Response) error {
 		if resp.TLS == nil || auth.IsWitness(resp.TLS) {
 			return fmt.Errorf("%w: %s is the address of a witness", trivet.ErrForbidden, url)
 		}
 		return nil
-	})
+	}
 }
 
 // pingTimeout bounds one ping.
@@ -81,8 +86,9 @@ func (c *Client) Ping(ctx context.Context, url string) (info Info, err error) {
 	return info, err
 }
 
-// Open requests content of the head at a URL, which the caller must close. It fails with ErrNotFound where that has none.
-func (c *Client) Open(ctx context.Context, url, path string) (io.ReadCloser, error) {
+// OpenFullHead requests content of the full head at a URL, which the caller must close. It fails with ErrNotFound where
+// that has none, and refuses the response of a witness.
+func (c *Client) OpenFullHead(ctx context.Context, url, path string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+Prefix+path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
@@ -91,10 +97,14 @@ func (c *Client) Open(ctx context.Context, url, path string) (io.ReadCloser, err
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
-	if resp.StatusCode == http.StatusOK {
+	err = fullHead(url)(resp)
+	if err == nil && resp.StatusCode == http.StatusOK {
 		return resp.Body, nil
 	}
 	resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
 	class := trivet.ErrUnavailable
 	if resp.StatusCode == http.StatusNotFound {
 		class = trivet.ErrNotFound

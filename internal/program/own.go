@@ -36,18 +36,19 @@ func (o *Own) Report(ctx context.Context, u *trivet.Upgrade) trivet.HeadProgram 
 			return o.fail(p, err)
 		}
 	}
-	p.Running = o.running
-	if p.Problem, err = o.GivenUp(u.Spec.Run); p.Problem != "" || err != nil {
-		if p.Failed = true; err != nil {
-			p.Problem = short(err.Error())
-		}
+	p.Running, p.Former = o.running, o.CanGoBack(u.Spec.Run)
+	blob, ok := u.Spec.ProgramFor(p.Arch)
+	if p.Problem, err = o.GivenUp(u.Spec.Run, blob.Digest); err != nil {
+		return o.fail(p, err)
+	}
+	if p.Problem != "" {
+		p.Failed = true
 		return p
 	}
 	if o.failed == u.Spec.Run {
 		p.Failed, p.Problem = true, o.reason
 		return p
 	}
-	blob, ok := u.Spec.ProgramFor(p.Arch)
 	switch {
 	case !ok:
 		return o.fail(p, fmt.Errorf("%w: the upgrade has no program for %s", trivet.ErrInvalid, p.Arch))
@@ -98,10 +99,13 @@ func (o *Own) Follow(u *trivet.Upgrade, head string, p *trivet.HeadProgram) func
 	blob, ok := u.Spec.ProgramFor(p.Arch)
 	runs := ok && p.Running == blob.Digest
 	switch {
-	case p.Manual || u.Status.Head != head || u.Status.Run != u.Spec.Run:
+	case p.Manual || u.Status.Run != u.Spec.Run:
+	case u.Status.Phase == trivet.UpgradeReverted && runs && p.Former: // it was off while the others went back
+		return func() error { return o.GiveUp(u.Status.Cause) }
+	case u.Status.Head != head:
 	case u.Status.Phase == trivet.UpgradeSwitching && !runs && p.Staged && !p.Failed:
 		return func() error { return o.Select(u.Spec.Run, blob.Digest) }
-	case u.Status.Phase == trivet.UpgradeReverting && runs:
+	case u.Status.Phase == trivet.UpgradeReverting && runs && p.Former:
 		return func() error { return o.GiveUp(u.Status.Cause) }
 	}
 	return nil

@@ -148,6 +148,22 @@ func check(ctx context.Context, path string, want Version) error {
 	return nil
 }
 
+// failedRun is the error of a program that did not print its version. A repetition may succeed where the host was to
+// blame.
+func failedRun(ctx context.Context, path string, err error, output string) error {
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: programs cannot run from %s: %w; mount its file system without noexec",
+			trivet.ErrInvalid, filepath.Dir(path), err)
+	case errors.Is(err, syscall.ENOEXEC) || errors.As(err, &exit) && exit.Exited():
+		return fmt.Errorf("%w: the program does not print its version: %w: %.200s", trivet.ErrInvalid, err, output)
+	}
+	return fmt.Errorf("%w: the program does not print its version: %w", trivet.ErrUnavailable, err)
+}
+
 // maxBusy and busyWait bound how long a program is tried that cannot start because its file is open for writing.
 const (
 	maxBusy  = 50
@@ -171,17 +187,8 @@ func VersionOf(ctx context.Context, path string) (v Version, err error) {
 			break
 		}
 	}
-	switch {
-	case ctx.Err() != nil:
-		return v, fmt.Errorf("%w: the program does not print its version: %w", trivet.ErrUnavailable, ctx.Err())
-	case errors.Is(err, fs.ErrPermission):
-		return v, fmt.Errorf("%w: programs cannot run from %s: %w; mount its file system without noexec",
-			trivet.ErrInvalid, filepath.Dir(path), err)
-	case errors.Is(err, syscall.ETXTBSY):
-		return v, unavailable(err)
-	case err != nil:
-		return v, fmt.Errorf("%w: the program does not print its version: %w: %.200s", trivet.ErrInvalid, err,
-			strings.TrimSpace(failure.String()))
+	if err != nil {
+		return v, failedRun(ctx, path, err, strings.TrimSpace(failure.String()))
 	}
 	if err := json.Unmarshal(out.Bytes(), &v); err != nil || v.Version == "" || v.Release == "" {
 		return v, fmt.Errorf("%w: it is no program of Trivet that could replace a running one: it prints %.80q",
@@ -261,13 +268,14 @@ func (d *Dir) read() (s state, err error) {
 		return s, nil
 	}
 	if err != nil {
-		return s, err
+		return s, unavailable(err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxState))
-	if err == nil {
-		err = json.Unmarshal(text, &s)
+	if err != nil {
+		return s, unavailable(err)
 	}
+	err = json.Unmarshal(text, &s)
 	for _, digest := range []string{s.Run, s.Former} {
 		if err == nil && digest != "" {
 			err = checkDigest(digest)

@@ -1,12 +1,15 @@
 package program
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -142,7 +145,7 @@ func TestSelect(t *testing.T) {
 	h.must(d.GiveUp("by command"))
 	d, v = h.next(d)
 	h.want(v, "v2")
-	if problem, err := d.GivenUp(2); problem != "by command" || err != nil {
+	if problem, err := d.GivenUp(2, v3); problem != "by command" || err != nil {
 		t.Errorf("%q, %v", problem, err)
 	}
 	if err := d.GiveUp("again"); err != nil {
@@ -167,10 +170,13 @@ func TestFallback(t *testing.T) {
 	}
 	d, v = h.start()
 	h.want(v, "v1")
-	if problem, err := d.GivenUp(1); !strings.Contains(problem, "it ended 3 times") || err != nil {
+	if problem, err := d.GivenUp(1, v2); !strings.Contains(problem, "it ended 3 times") || err != nil {
 		t.Errorf("%q, %v", problem, err)
 	}
-	if problem, _ := d.GivenUp(2); problem != "" {
+	if problem, _ := d.GivenUp(1, digestOf("another")); problem != "" {
+		t.Errorf("another program failed: %s", problem)
+	}
+	if problem, _ := d.GivenUp(2, v2); problem != "" {
 		t.Errorf("another upgrade failed: %s", problem)
 	}
 	h.must(d.Select(2, v2))
@@ -214,6 +220,119 @@ func TestInstalledLast(t *testing.T) {
 	h.must(os.Chtimes(h.installed, later, later)) // the same size
 	_, v = h.start()
 	h.want(v, "v10")
+}
+
+// The same package, installed again, is installed last, too: it is another file with the same time.
+func TestInstalledAgain(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	d, _ := h.start()
+	h.must(d.Select(1, h.stage("v2")))
+	info, err := os.Stat(h.installed)
+	h.must(err)
+	h.must(os.Rename(h.installed, h.installed+".old"))
+	h.install("v1")
+	h.must(os.Chtimes(h.installed, info.ModTime(), info.ModTime()))
+	_, v := h.start()
+	h.want(v, "v1")
+}
+
+// A package that is unpacked while the head runs a program of an upgrade is older than the next upgrade.
+func TestPackageBetween(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	d, _ := h.start()
+	h.must(d.Select(1, h.stage("v2")))
+	d, _ = h.next(d)
+	h.must(d.Confirm())
+	h.install("v10")
+	h.must(d.Select(2, h.stage("v3")))
+	d, _ = h.next(d)
+	h.must(d.Confirm())
+	_, v := h.start()
+	h.want(v, "v3")
+}
+
+// A process of another program that is started by hand does not change what the head runs.
+func TestStartByHand(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	d, _ := h.start()
+	h.must(d.Select(1, h.stage("v2")))
+	d, _ = h.next(d)
+	h.must(d.Confirm())
+	other := filepath.Join(t.TempDir(), "other")
+	h.must(os.WriteFile(other, []byte(script("other")), 0o700))
+	if file, err := Open(h.data, other).Start(); file != "" || err != nil {
+		t.Errorf("%q, %v", file, err)
+	}
+	_, v := h.start()
+	h.want(v, "v2")
+}
+
+// A head can go back from the program of this upgrade only, while that of before is there.
+func TestCanGoBack(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	d, _ := h.start()
+	if d.CanGoBack(0) || d.CanGoBack(1) {
+		t.Error("the installed program can go back")
+	}
+	h.must(d.Select(1, h.stage("v2")))
+	d, _ = h.next(d)
+	if !d.CanGoBack(1) || d.CanGoBack(2) {
+		t.Error("v2 cannot go back, or in another upgrade")
+	}
+	h.must(os.Remove(h.installed))
+	if d.CanGoBack(1) {
+		t.Error("it can go back to a file that is gone")
+	}
+	if err := d.GiveUp("x"); !errors.Is(err, trivet.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
+}
+
+// What may be due to the host is repeated; what is due to the program is not.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	d, _ := h.start()
+	text, problem := script("v2"), error(trivet.ErrNotFound)
+	own := &Own{Dir: d, Open: func(context.Context, trivet.BlobRef) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(text)), problem
+	}}
+	u := &trivet.Upgrade{Spec: trivet.UpgradeSpec{Run: 1, Version: "v2", Release: "1.0", Programs: []trivet.Program{
+		{Arch: runtime.GOARCH, Blob: trivet.BlobRef{Digest: digestOf(text)}}}}, Status: trivet.UpgradeStatus{Run: 1,
+		Phase: trivet.UpgradeStaging}}
+	want := func(what string, staged, failed bool, text string) {
+		t.Helper()
+		p := own.Report(t.Context(), u)
+		if p.Staged != staged || p.Failed != failed || !strings.Contains(p.Problem, text) || p.Problem != "" && text == "" {
+			t.Errorf("%s: %+v", what, p)
+		}
+	}
+	want("it is not here yet", false, false, "")
+	problem = trivet.ErrUnavailable
+	want("it cannot be read", false, false, "unavailable")
+	problem = nil
+	u.Spec.Version = "v3"
+	want("another version", false, true, "is version v2")
+	u.Spec.Version = "v2"
+	want("it has failed in this upgrade", false, true, "is version v2")
+	u.Spec.Run, u.Status.Run = 2, 2
+	want("the next upgrade", true, false, "")
+	file := filepath.Join(d.path, stateFile)
+	h.must(os.Mkdir(file, 0o700)) // it cannot be read
+	want("the state cannot be read", false, false, "is a directory")
+	h.must(os.Remove(file))
+	want("it can again", true, false, "")
+	if follow := own.Follow(u, "h", &trivet.HeadProgram{Run: 2, Arch: runtime.GOARCH, Staged: true}); follow != nil {
+		t.Error("it follows while it stages")
+	}
+	own.Manual = true
+	if p := own.Report(t.Context(), u); !p.Manual || p.Staged {
+		t.Errorf("%+v", p)
+	}
 }
 
 // Where the file of the selected program is lost, the former one runs.

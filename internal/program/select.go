@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -23,19 +24,23 @@ type state struct {
 	Starts int `json:"starts,omitempty"`
 	// Confirmed: Run has worked.
 	Confirmed bool `json:"confirmed,omitempty"`
-	// Problem is why the program of upgrade GivenUp was given up.
+	// Problem is why the program Failed of upgrade GivenUp was given up.
 	Problem string `json:"problem,omitempty"`
 	GivenUp int64  `json:"givenUp,omitempty"`
+	Failed  string `json:"failed,omitempty"`
 }
 
-// installed is a file of the installed program.
+// installed is a file of the installed program. Package managers create another file for another version.
 type installed struct {
-	Path string    `json:"path,omitempty"`
-	Size int64     `json:"size,omitempty"`
-	Time time.Time `json:"time,omitzero"` // of its last change
+	Path  string    `json:"path,omitempty"`
+	Size  int64     `json:"size,omitempty"`
+	Time  time.Time `json:"time,omitzero"` // of its last change
+	Inode uint64    `json:"inode,omitempty"`
 }
 
-func (i *installed) same(o *installed) bool { return i.Size == o.Size && i.Time.Equal(o.Time) }
+func (i *installed) same(o *installed) bool {
+	return i.Size == o.Size && i.Time.Equal(o.Time) && i.Inode == o.Inode
+}
 
 // maxStarts is how often a program may start before it has confirmed that it works.
 const maxStarts = 3
@@ -46,13 +51,17 @@ const maxProblem = 500
 // isInstalled reports whether this process runs the installed program.
 func (d *Dir) isInstalled() bool { return d.own() == "" }
 
-// installedNow returns what is installed now, where this process runs it.
-func (d *Dir) installedNow() (i installed, err error) {
-	info, err := os.Stat(d.self)
+// installedAt returns the installed program.
+func installedAt(path string) (i installed, err error) {
+	info, err := os.Stat(path)
 	if err != nil {
 		return i, err
 	}
-	return installed{Path: d.self, Size: info.Size(), Time: info.ModTime().UTC()}, nil
+	i = installed{Path: path, Size: info.Size(), Time: info.ModTime().UTC()}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		i.Inode = stat.Ino
+	}
+	return i, nil
 }
 
 // Start is called when a process starts, before it uses the data directory. It returns the file of the program that
@@ -65,12 +74,9 @@ func (d *Dir) Start() (file string, err error) {
 	if err != nil || s.Run == "" {
 		return "", err
 	}
-	now, err := d.installedNow()
-	if err != nil {
+	now, err := installedAt(d.self)
+	if err != nil || !now.same(&s.Installed) { // a package was installed since
 		return "", err
-	}
-	if !now.same(&s.Installed) { // a package was installed since
-		return "", d.save(&state{})
 	}
 	s.Installed.Path = now.Path
 	return d.next(&s)
@@ -117,7 +123,7 @@ func (s *state) giveUp(problem string) {
 	if len(problem) > maxProblem {
 		problem = problem[:maxProblem]
 	}
-	s.GivenUp, s.Problem = s.Upgrade, problem
+	s.GivenUp, s.Failed, s.Problem = s.Upgrade, s.Run, problem
 	s.Run, s.Former, s.Starts, s.Confirmed = s.Former, "", 0, true
 	if s.Run == "" {
 		s.Confirmed = false
@@ -141,11 +147,16 @@ func (d *Dir) Select(upgrade int64, digest string) error {
 	case s.Run != "" && !s.Confirmed:
 		return fmt.Errorf("%w: this head has not confirmed yet that its present program works", trivet.ErrConflict)
 	}
+	path := s.Installed.Path
 	if d.isInstalled() {
-		if s.Installed, err = d.installedNow(); err != nil {
-			return unavailable(err)
-		}
-		s.Run = ""
+		path, s.Run = d.self, ""
+	}
+	now, err := installedAt(path)
+	switch {
+	case err == nil: // a package that was installed meanwhile is older than this selection
+		s.Installed = now
+	case d.isInstalled():
+		return unavailable(err)
 	}
 	return d.save(&state{Run: digest, Former: s.Run, Installed: s.Installed, Upgrade: upgrade})
 }
@@ -162,6 +173,20 @@ func (d *Dir) Confirm() error {
 	}
 	d.confirmed = err == nil
 	return err
+}
+
+// CanGoBack reports whether this process runs the program of an upgrade, and the one of before is there.
+func (d *Dir) CanGoBack(upgrade int64) bool {
+	s, err := d.read()
+	return err == nil && !d.isInstalled() && s.Run == d.own() && s.Upgrade == upgrade && d.hasFormer(&s)
+}
+
+func (d *Dir) hasFormer(s *state) bool {
+	if s.Former != "" {
+		return d.Has(s.Former)
+	}
+	_, err := os.Stat(s.Installed.Path)
+	return err == nil
 }
 
 // Unconfirmed reports whether this process runs a program that was selected, and is not confirmed yet.
@@ -181,17 +206,17 @@ func (d *Dir) GiveUp(problem string) error {
 		return err
 	case d.isInstalled() || s.Run != d.own():
 		return fmt.Errorf("%w: %w", trivet.ErrNotFound, errNoFormer)
-	case s.Former != "" && !d.Has(s.Former):
-		return fmt.Errorf("%w: its file is not in the data directory", trivet.ErrNotFound)
+	case !d.hasFormer(&s):
+		return fmt.Errorf("%w: the file of the former program is gone", trivet.ErrNotFound)
 	}
 	s.giveUp(problem)
 	return d.save(&s)
 }
 
-// GivenUp returns why the program of an upgrade was given up; empty: it was not.
-func (d *Dir) GivenUp(upgrade int64) (problem string, err error) {
+// GivenUp returns why a program of an upgrade was given up; empty: it was not.
+func (d *Dir) GivenUp(upgrade int64, digest string) (problem string, err error) {
 	s, err := d.read()
-	if err != nil || s.GivenUp != upgrade || upgrade == 0 {
+	if err != nil || s.GivenUp != upgrade || s.Failed != digest || digest == "" {
 		return "", err
 	}
 	return s.Problem, nil

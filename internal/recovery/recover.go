@@ -156,6 +156,9 @@ func (t *target) change(ctx context.Context, r Request, m *material, cfg cluster
 		return 0, err
 	}
 	defer s.Close()
+	if err := checkKnown(tables); err != nil {
+		return 0, err
+	}
 	p := &m.plan
 	if err := errors.Join(p.describe(tables, r.Name), p.describeBlobs(tables, m.lacks)); err != nil {
 		return 0, err
@@ -176,6 +179,21 @@ func (t *target) change(ctx context.Context, r Request, m *material, cfg cluster
 		return 0, err
 	}
 	return member.ID(), member.BeginLog(ctx)
+}
+
+// checkKnown refuses records of a later release than this program's: it would drop what it does not know.
+func checkKnown(tables *state.Tables) error {
+	site, err := tables.Sites.Get(trivet.SiteName)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return nil
+	}
+	if err == nil && site.Status.ClusterVersion.Compare(trivet.CurrentRelease) > 0 {
+		return &trivet.Error{Op: "recover", Hint: "install that release; on a host whose head was upgraded by command, its " +
+			"program is DATA-DIR/program/*/trivet",
+			Err: fmt.Errorf("%w: the records use what release %s added, and this program is of release %s", trivet.ErrInvalid,
+				site.Status.ClusterVersion, trivet.CurrentRelease)}
+	}
+	return err
 }
 
 // salvage reads the data directory of a head.

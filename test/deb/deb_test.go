@@ -54,6 +54,9 @@ func TestPackage(t *testing.T) {
 	}
 	one.checkNewProgram()
 	heads[1].checkUpgrade(second)
+	for _, c := range heads { // each was stopped in order
+		c.is("no", "journalctl --unit trivet --output cat | grep --quiet 'goroutine profile' || echo no")
+	}
 	heads[2].checkRemoval()
 }
 

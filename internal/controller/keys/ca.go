@@ -3,6 +3,7 @@ package keys
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type CAs interface {
 // CADeclaration is what the controller of the CA reads and writes.
 var CADeclaration = reconcile.Declaration{
 	Name:    "ca",
+	Reads:   []trivet.Kind{"Upgrade"},
 	Writes:  []trivet.Kind{"Key", "Head", "Event"},
 	Watches: []trivet.Kind{"Key", "Head"},
 	Input:   caInput,
@@ -132,11 +134,18 @@ func (c *CAController) keepOwn(ctx context.Context, k *trivet.Key) (pending bool
 	if err != nil || slices.Equal(used, wanted) {
 		return false, err
 	}
-	if mayRestart(c.Head, wanted, c.members(), c.Healthy) {
+	if !c.upgrading() && mayRestart(c.Head, wanted, c.members(), c.Healthy) {
 		c.Log.Info("this head starts again to use other CAs", "cas", wanted)
 		c.Restart()
 	}
 	return true, nil
+}
+
+// upgrading reports whether an upgrade has begun, which starts heads again, too. A rotation that has begun is first:
+// an upgrade waits for it.
+func (c *CAController) upgrading() bool {
+	u, err := c.Tables.Upgrades.Get(trivet.UpgradeName)
+	return err == nil && u.InProgress() && u.Spec.Run == u.Status.Run
 }
 
 // store fetches the CAs that are not on this head's disk.
@@ -162,6 +171,9 @@ func (c *CAController) confirm(ctx context.Context, k *trivet.Key) error {
 func (c *CAController) advance(ctx context.Context, k *trivet.Key) (after time.Duration, err error) {
 	switch next := c.next(k); next {
 	case create:
+		if c.upgrading() {
+			return pollInterval, nil
+		}
 		return again, c.create(ctx)
 	case follow:
 		return again, c.step(ctx, follow, c.follow)
@@ -192,6 +204,13 @@ func (c *CAController) create(ctx context.Context) (err error) {
 	}
 	pin, stored, active := c.created, c.CAs.Stored(), c.CAs.InUse()[0]
 	err = c.step(ctx, create, func(tx *store.Tx, k *trivet.Key, _ string) error {
+		u, err := c.Tables.Upgrades.In(tx).Get(trivet.UpgradeName)
+		if err == nil && u.InProgress() && u.Spec.Run == u.Status.Run {
+			return fmt.Errorf("%w: it waits for the upgrade of the heads", trivet.ErrConflict)
+		}
+		if err != nil && !errors.Is(err, trivet.ErrNotFound) {
+			return err
+		}
 		h, err := c.Tables.Heads.In(tx).Get(c.Head)
 		if err != nil {
 			return err

@@ -166,6 +166,38 @@ func (s *caSite) until(what string, ok func(*trivet.Key) bool) *trivet.Key {
 	return nil
 }
 
+// Upgrades start heads again, too: while one has begun, no rotation begins, and no head starts again for one.
+func TestCAWaitsForUpgrade(t *testing.T) {
+	s := newCASite(t, 2)
+	upgrade := func(phase trivet.UpgradePhase) {
+		s.update(func(tx *store.Tx) error {
+			return s.tables.Upgrades.In(tx).Put(&trivet.Upgrade{Meta: trivet.Meta{Name: trivet.UpgradeName},
+				Spec:   trivet.UpgradeSpec{Run: 1, Version: "v2", Release: "1.0", Programs: []trivet.Program{{Arch: "amd64"}}},
+				Status: trivet.UpgradeStatus{Run: 1, Phase: phase}})
+		})
+	}
+	upgrade(trivet.UpgradeSwitching)
+	s.request(time.Second)
+	for range 5 {
+		s.round()
+	}
+	if k := s.key(); k.Status.Phase != "" || s.created > 0 {
+		t.Errorf("it has begun: %+v, %d CAs", k.Status, s.created)
+	}
+	upgrade(trivet.UpgradeDone)
+	s.round()
+	upgrade(trivet.UpgradeSwitching) // which does not happen: it would wait
+	for range 5 {
+		s.round()
+	}
+	if k := s.key(); k.Status.Phase != trivet.KeyDistributing || len(s.starts) > 0 {
+		t.Errorf("%v started again: %+v", s.starts, k.Status)
+	}
+	upgrade(trivet.UpgradeDone)
+	s.tick = time.Second
+	s.until("complete", func(k *trivet.Key) bool { return !k.Rotating() })
+}
+
 // A rotation goes through its phases, in each of which every head starts again once, in order; it waits for a head
 // and a witness that are down, and clients have their time.
 func TestRotateCA(t *testing.T) {

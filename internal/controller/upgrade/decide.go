@@ -90,7 +90,13 @@ func change(u *trivet.Upgrade, heads []*trivet.Head, problem string) (step, stri
 		}
 		return waiting, fmt.Sprintf("%s starts again with the new program", u.Status.Head)
 	}
+	behind := slices.IndexFunc(heads, func(h *trivet.Head) bool {
+		return h.Spec.Role != trivet.RoleWitness && h.Status.Release.Compare(u.Spec.Release) < 0
+	})
 	switch {
+	case len(left) == 0 && behind >= 0:
+		return waiting, fmt.Sprintf("waits for %s, whose program is of release %s, and not %s", heads[behind].Name,
+			heads[behind].Status.Release, u.Spec.Release)
 	case len(left) == 0:
 		return finish, ""
 	case u.Spec.Paused:
@@ -99,20 +105,33 @@ func change(u *trivet.Upgrade, heads []*trivet.Head, problem string) (step, stri
 	return grant, ""
 }
 
-// goBack lets one head after the other start with its former program.
+// goBack lets one head after the other start with its former program. One that has none keeps the new one.
 func goBack(u *trivet.Upgrade, heads []*trivet.Head) (step, string) {
-	left := slices.DeleteFunc(slices.Clone(heads), func(h *trivet.Head) bool { return !runsNew(u, h) || isManual(h) })
-	if u.Status.Head != "" {
-		if !slices.ContainsFunc(left, func(h *trivet.Head) bool { return h.Name == u.Status.Head }) {
-			return taken, ""
+	var left, keep []string
+	for _, h := range heads {
+		switch {
+		case !runsNew(u, h):
+		case canGoBack(h):
+			left = append(left, h.Name)
+		default:
+			keep = append(keep, h.Name)
 		}
+	}
+	switch {
+	case u.Status.Head != "" && slices.Contains(left, u.Status.Head):
 		return waiting, fmt.Sprintf("%s starts again with its former program", u.Status.Head)
+	case u.Status.Head != "":
+		return taken, ""
+	case len(left) > 0:
+		return grant, ""
+	case len(keep) > 0:
+		return ended, fmt.Sprintf("%s; %s has no former program, and keeps the new one", u.Status.Cause,
+			strings.Join(keep, ", "))
 	}
-	if len(left) == 0 {
-		return ended, u.Status.Cause
-	}
-	return grant, ""
+	return ended, u.Status.Cause
 }
+
+func canGoBack(h *trivet.Head) bool { return !isManual(h) && h.Status.Program.Former }
 
 // failures returns why heads cannot run the new program; empty: none reports that.
 func failures(u *trivet.Upgrade, heads []*trivet.Head) string {

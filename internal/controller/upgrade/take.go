@@ -1,10 +1,10 @@
 package upgrade
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/store"
@@ -23,12 +23,11 @@ func (c *Controller) take(tx *store.Tx, u *trivet.Upgrade, heads []*trivet.Head,
 	st := &u.Status
 	switch t.do {
 	case waiting:
-		if st.Reason == t.reason {
-			return errUnchanged
-		}
-		st.Reason = t.reason
-		return nil
+		return setReason(st, t.reason)
 	case begin:
+		if rotating, err := c.caRotates(tx); rotating || err != nil { // it starts heads again, too
+			return cmp.Or(err, setReason(st, "waits until the CA is rotated"))
+		}
 		*st = trivet.UpgradeStatus{Run: u.Spec.Run, Phase: trivet.UpgradeStaging, Former: tx.ClusterVersion(),
 			Broken: t.broken, Started: c.now().UTC(), Events: st.Events}
 		return c.event(tx, u, trivet.ReasonUpgradeStarted, "version "+u.Spec.Version+" is to run on all heads")
@@ -39,7 +38,7 @@ func (c *Controller) take(tx *store.Tx, u *trivet.Upgrade, heads []*trivet.Head,
 	case taken:
 		st.Head = ""
 	case finish:
-		return c.finish(tx, u, heads)
+		return c.finish(tx, u)
 	case revert:
 		st.Phase, st.Cause, st.Reason, st.Head = trivet.UpgradeReverting, t.reason, "", ""
 		return c.event(tx, u, trivet.ReasonUpgradeReverting, "the heads go back to their former program: "+t.reason)
@@ -51,11 +50,29 @@ func (c *Controller) take(tx *store.Tx, u *trivet.Upgrade, heads []*trivet.Head,
 	return nil
 }
 
+// setReason sets what the upgrade waits for.
+func setReason(st *trivet.UpgradeStatus, reason string) error {
+	if st.Reason == reason {
+		return errUnchanged
+	}
+	st.Reason = reason
+	return nil
+}
+
+// caRotates reports whether a rotation of the CA has begun.
+func (c *Controller) caRotates(tx *store.Tx) (bool, error) {
+	k, err := c.Tables.Keys.In(tx).Get(trivet.CAKey)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && k.Status.Phase != "", err
+}
+
 // grant names the next head that is to start again.
 func (c *Controller) grant(tx *store.Tx, u *trivet.Upgrade, heads []*trivet.Head, t *action) error {
 	back := u.Status.Phase == trivet.UpgradeReverting
 	for _, h := range order(heads, t.leader) {
-		if runsNew(u, h) != back || back && (isManual(h) || h.Name != c.Head && !c.Well(h, 0)) {
+		if runsNew(u, h) != back || back && (!canGoBack(h) || h.Name != c.Head && !c.Well(h, 0)) {
 			continue
 		}
 		u.Status.Head = h.Name
@@ -69,12 +86,7 @@ func (c *Controller) grant(tx *store.Tx, u *trivet.Upgrade, heads []*trivet.Head
 }
 
 // finish completes the upgrade, and raises the cluster's version.
-func (c *Controller) finish(tx *store.Tx, u *trivet.Upgrade, heads []*trivet.Head) error {
-	for _, h := range heads {
-		if h.Spec.Role != trivet.RoleWitness && h.Status.Release.Compare(u.Spec.Release) < 0 {
-			return fmt.Errorf("%w: %s is of release %s", trivet.ErrUnavailable, h.Name, h.Status.Release)
-		}
-	}
+func (c *Controller) finish(tx *store.Tx, u *trivet.Upgrade) error {
 	site, err := c.Tables.Sites.In(tx).Get(trivet.SiteName)
 	if errors.Is(err, trivet.ErrNotFound) {
 		site, err = &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}}, nil
@@ -144,18 +156,22 @@ func firstFull(u *trivet.Upgrade, heads []*trivet.Head) *trivet.Head {
 
 // mayGoBack returns why no head may go back now: another one has just started, or the others would be no quorum; empty:
 // one may. Heads that do not respond do not keep the others from it.
-func mayGoBack(heads []*trivet.Head, well func(*trivet.Head, time.Duration) bool) string {
+func mayGoBack(heads []*trivet.Head, well wellFunc) string {
 	var down []string
 	for _, h := range heads {
 		switch {
 		case !well(h, 0):
 			down = append(down, h.Name)
 		case !well(h, stableTime):
-			return fmt.Sprintf("waits until %s has responded, with a quorum, for %s", h.Name, stableTime)
+			return notStable(h)
 		}
 	}
 	if len(down) == 0 || len(heads)-len(down)-1 >= len(heads)/2+1 {
 		return ""
 	}
 	return fmt.Sprintf("waits for %s: without another head there is no quorum", strings.Join(down, ", "))
+}
+
+func notStable(h *trivet.Head) string {
+	return fmt.Sprintf("waits until %s has responded, with a quorum, for %s", h.Name, stableTime)
 }

@@ -31,6 +31,7 @@ type Programs interface {
 // Declaration is what the controller reads and writes.
 var Declaration = reconcile.Declaration{
 	Name:    "upgrade",
+	Reads:   []trivet.Kind{"Key"},
 	Writes:  []trivet.Kind{"Upgrade", "Head", "Site", "Event"},
 	Watches: []trivet.Kind{"Upgrade", "Head"},
 	Input:   input,
@@ -80,9 +81,20 @@ type Controller struct {
 	now     func() time.Time
 	created time.Time
 
-	confirmed bool      // this process' program
-	seen      int64     // the revision of the record that was seen last
-	seenSince time.Time // when it was first seen
+	confirmed     bool      // this process' program
+	seen          int64     // the revision of the record that was seen last
+	seenSince     time.Time // when it was first seen
+	progress      progress  // of the upgrade, as it was seen last
+	progressSince time.Time // when it was first seen
+}
+
+// progress is what changes where an upgrade makes progress.
+type progress struct {
+	run    int64
+	phase  trivet.UpgradePhase
+	head   string
+	paused bool
+	runNew int // heads that run the new program
 }
 
 // New returns the controller.
@@ -107,6 +119,9 @@ const (
 	stallTime = 15 * time.Second
 	// stableTime is how long each head must be well before the next one starts again.
 	stableTime = 3 * time.Second
+	// settleTime is how long no head is named to go back after the last change: one that was named before may be about to
+	// start again, and respond still.
+	settleTime = 10 * time.Second
 	// stuckTime is how long an upgrade that has begun to replace programs waits for a head that starts again, or for all
 	// to be well. Then the heads go back.
 	stuckTime = 10 * time.Minute
@@ -114,18 +129,26 @@ const (
 
 // Reconcile implements [reconcile.Controller].
 func (c *Controller) Reconcile(ctx context.Context, _ string) (after time.Duration, err error) {
-	if err := c.confirm(); err != nil {
+	registered := c.registered()
+	u, err := c.Tables.Upgrades.Get(trivet.UpgradeName)
+	if errors.Is(err, trivet.ErrNotFound) {
+		u, err = &trivet.Upgrade{}, nil
+	}
+	if err != nil || !registered {
 		return pollInterval, err
 	}
-	u, err := c.Tables.Upgrades.Get(trivet.UpgradeName)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && !u.InProgress() {
-		return c.unconfirmed(), nil
+	c.sinceProgress(u)
+	if u.Spec.Run == u.Status.Run && u.Spec.Run > 0 && (u.InProgress() || u.Status.Phase == trivet.UpgradeReverted) {
+		if err = c.keepOwn(ctx, u); err != nil {
+			after = pollInterval
+		}
 	}
-	if err != nil {
-		return 0, err
+	if err == nil && !c.confirmed { // its record has what it runs
+		err = c.Programs.Confirm()
+		c.confirmed = err == nil
 	}
-	if u.Spec.Run == u.Status.Run {
-		err = c.keepOwn(ctx, u)
+	if !u.InProgress() {
+		return after, err
 	}
 	if c.unchanged(u) >= time.Duration(c.Rank(trivet.UpgradeName))*stallTime {
 		var failed error
@@ -138,26 +161,25 @@ func (c *Controller) Reconcile(ctx context.Context, _ string) (after time.Durati
 	return after, err
 }
 
-// unconfirmed returns when this head checks again whether its program can be confirmed; 0: it is.
-func (c *Controller) unconfirmed() time.Duration {
-	if c.confirmed {
-		return 0
-	}
-	return pollInterval
+// registered reports whether this head's record is of this process.
+func (c *Controller) registered() bool {
+	h, err := c.Tables.Heads.Get(c.Head)
+	return err == nil && h.Status.Started.Equal(c.Started)
 }
 
-// confirm confirms the program of this process once its head is registered.
-func (c *Controller) confirm() error {
-	if c.confirmed {
-		return nil
+// sinceProgress returns for how long this head has seen no progress of the upgrade.
+func (c *Controller) sinceProgress(u *trivet.Upgrade) time.Duration {
+	p := progress{run: u.Spec.Run, phase: u.Status.Phase, head: u.Status.Head, paused: u.Spec.Paused}
+	heads, _ := c.members()
+	for _, h := range heads {
+		if runsNew(u, h) {
+			p.runNew++
+		}
 	}
-	h, err := c.Tables.Heads.Get(c.Head)
-	if err != nil || !h.Status.Started.Equal(c.Started) {
-		return nil
+	if p != c.progress {
+		c.progress, c.progressSince = p, c.now()
 	}
-	err = c.Programs.Confirm()
-	c.confirmed = err == nil
-	return err
+	return c.now().Sub(c.progressSince)
 }
 
 // unchanged returns for how long this head has seen the record as it is.
@@ -168,24 +190,44 @@ func (c *Controller) unchanged(u *trivet.Upgrade) time.Duration {
 	return c.now().Sub(c.seenSince)
 }
 
-// keepOwn reports this head's program, and starts the head again with another one where the record names it.
+// keepOwn reports this head's program, and starts the head again with another one where the record names it, or where
+// the others went back without it. It does so while all others are well only: that may have changed since.
 func (c *Controller) keepOwn(ctx context.Context, u *trivet.Upgrade) error {
 	own := c.Programs.Report(ctx, u)
 	if err := c.publish(ctx, &own); err != nil {
 		return err
 	}
 	follow := c.Programs.Follow(u, c.Head, &own)
-	if follow == nil || !c.confirmed {
+	if follow == nil {
+		return nil
+	}
+	if reason := c.othersNotWell(u.Status.Phase); reason != "" {
+		c.Log.Debug("this head is to start again", "reason", reason)
 		return nil
 	}
 	return c.startAgain(ctx, u, follow)
+}
+
+// othersNotWell returns why this head must not start again now; empty: it may.
+func (c *Controller) othersNotWell(phase trivet.UpgradePhase) string {
+	heads, removing := c.members()
+	if removing != "" {
+		return fmt.Sprintf("waits until %s is removed", removing)
+	}
+	for _, h := range heads {
+		if h.Name != c.Head && phase == trivet.UpgradeSwitching && !c.Well(h, stableTime) {
+			return notStable(h)
+		}
+	}
+	return mayGoBack(heads, func(h *trivet.Head, d time.Duration) bool { return h.Name == c.Head || c.Well(h, d) })
 }
 
 // startAgain selects another program and starts the head again, if a quorum has the record as this head does.
 func (c *Controller) startAgain(ctx context.Context, u *trivet.Upgrade, follow func() error) error {
 	err := c.update(ctx, func(tx *store.Tx) error {
 		now, err := c.Tables.Upgrades.In(tx).Get(trivet.UpgradeName)
-		if err == nil && (now.Status.Head != c.Head || now.Status.Phase != u.Status.Phase || now.Spec.Run != u.Spec.Run) {
+		if err == nil && (now.Status.Head != u.Status.Head || now.Status.Phase != u.Status.Phase ||
+			now.Spec.Run != u.Spec.Run || now.Spec.Rollback != u.Spec.Rollback) {
 			err = fmt.Errorf("%w: the record has changed", trivet.ErrConflict)
 		}
 		return err
@@ -252,11 +294,11 @@ func (c *Controller) advance(ctx context.Context, u *trivet.Upgrade) (after time
 		if err != nil {
 			return err
 		}
-		heads, err := c.membersIn(tx)
+		heads, removing, err := c.membersIn(tx)
 		if err != nil {
 			return err
 		}
-		if now, _ := decide(u, heads); now != next {
+		if now, _ := decide(u, heads); now != next || removing && t.do == grant {
 			return errUnchanged
 		}
 		if err := c.take(tx, u, heads, &t); err != nil {
@@ -266,27 +308,32 @@ func (c *Controller) advance(ctx context.Context, u *trivet.Upgrade) (after time
 	})
 }
 
+// wellFunc reports whether a member has been well for this long.
+type wellFunc func(*trivet.Head, time.Duration) bool
+
 // notWell returns why no head may start again now, or why the upgrade is not complete; empty: all is well. suspect: it
 // may be due to the new program.
 func (c *Controller) notWell(u *trivet.Upgrade, heads []*trivet.Head, removing string, broken []string) (
 	reason string, suspect bool) {
-	well := func(h *trivet.Head, d time.Duration) bool {
+	var well wellFunc = func(h *trivet.Head, d time.Duration) bool {
 		if h.Name == c.Head {
 			return c.now().Sub(c.created) >= d
 		}
 		return c.Well(h, d)
 	}
-	if u.Status.Phase == trivet.UpgradeReverting {
-		return mayGoBack(heads, well), false
-	}
-	if removing != "" {
+	switch {
+	case removing != "":
 		return fmt.Sprintf("waits until %s is removed", removing), false
+	case u.Status.Phase == trivet.UpgradeReverting && c.sinceProgress(u) < settleTime:
+		return "waits for a moment: a head may be about to start", false
+	case u.Status.Phase == trivet.UpgradeReverting:
+		return mayGoBack(heads, well), false
 	}
 	first := firstFull(u, heads)
 	for _, h := range heads {
 		switch {
 		case !well(h, stableTime):
-			return fmt.Sprintf("waits until %s has responded, with a quorum, for %s", h.Name, stableTime), runsNew(u, h)
+			return notStable(h), runsNew(u, h)
 		case h == first && !well(h, soak(u)):
 			return fmt.Sprintf("waits until %s has been well with the new program for %s", h.Name, soak(u)), true
 		}
@@ -309,7 +356,11 @@ func soak(u *trivet.Upgrade) time.Duration {
 
 // isStuck reports whether an upgrade that has begun to replace programs makes no progress.
 func (c *Controller) isStuck(u *trivet.Upgrade, heads []*trivet.Head) bool {
-	if u.Status.Phase != trivet.UpgradeSwitching || u.Spec.Paused || c.unchanged(u) < stuckTime+soak(u) {
+	limit := stuckTime
+	if firstFull(u, heads) != nil {
+		limit += soak(u)
+	}
+	if u.Status.Phase != trivet.UpgradeSwitching || u.Spec.Paused || c.sinceProgress(u) < limit {
 		return false
 	}
 	at := slices.IndexFunc(heads, func(h *trivet.Head) bool { return h.Name == u.Status.Head })
@@ -334,17 +385,19 @@ func (c *Controller) members() (heads []*trivet.Head, removing string) {
 }
 
 // membersIn returns the members of the cluster, which the commit compares.
-func (c *Controller) membersIn(tx *store.Tx) (heads []*trivet.Head, err error) {
+func (c *Controller) membersIn(tx *store.Tx) (heads []*trivet.Head, removing bool, err error) {
 	for _, listed := range c.Tables.Heads.In(tx).ListBy(state.ByMember, state.IsMember) {
 		h, err := c.Tables.Heads.In(tx).Get(listed.Name)
-		if err != nil {
-			return nil, err
-		}
-		if !h.Spec.Remove {
+		switch {
+		case err != nil:
+			return nil, false, err
+		case h.Spec.Remove:
+			removing = true
+		default:
 			heads = append(heads, h)
 		}
 	}
-	return heads, nil
+	return heads, removing, nil
 }
 
 // errUnchanged ends a transaction that has nothing to write.

@@ -28,15 +28,30 @@ type box struct {
 	selected   string // that of its next start
 	problem    string // why it cannot have the new program
 	breaks     bool   // the new program does not work here
+	crashes    bool   // it ends every now and then with the new program
 	down       bool
+	noFormer   bool // it knows no former program
 	manual     bool
 	ctl        *Controller // nil for a witness
-	started    time.Time
+	exit       time.Time   // when its process ended last
+	started    time.Time   // when the present one began
+	former     time.Time   // when the one before began
+	lost       time.Time   // since when it is down
 }
+
+// What a process takes to start, and how old what others know of it is.
+const (
+	startTime = 2 * time.Second
+	pingLag   = 2 * time.Second
+)
+
+// off reports whether its process is between its end and its start.
+func (b *box) off(now time.Time) bool { return !now.Before(b.exit) && now.Before(b.started) }
 
 // Report implements [Programs].
 func (b *box) Report(_ context.Context, u *trivet.Upgrade) trivet.HeadProgram {
-	p := trivet.HeadProgram{Run: u.Spec.Run, Arch: "amd64", Running: b.running, Staged: true, Manual: b.manual}
+	p := trivet.HeadProgram{Run: u.Spec.Run, Arch: "amd64", Running: b.running, Staged: true, Manual: b.manual,
+		Former: b.running == newProgram && !b.noFormer}
 	if b.problem != "" {
 		p.Staged, p.Failed, p.Problem = false, true, b.problem
 	}
@@ -45,12 +60,16 @@ func (b *box) Report(_ context.Context, u *trivet.Upgrade) trivet.HeadProgram {
 
 // Follow implements [Programs].
 func (b *box) Follow(u *trivet.Upgrade, head string, p *trivet.HeadProgram) func() error {
+	back := func() error { b.selected = oldProgram; return nil }
 	switch {
-	case u.Status.Head != head || p.Manual:
+	case p.Manual:
+	case u.Status.Phase == trivet.UpgradeReverted && p.Former:
+		return back
+	case u.Status.Head != head:
 	case u.Status.Phase == trivet.UpgradeSwitching && p.Running != newProgram && !p.Failed:
 		return func() error { b.selected = newProgram; return nil }
-	case u.Status.Phase == trivet.UpgradeReverting && p.Running == newProgram:
-		return func() error { b.selected = oldProgram; return nil }
+	case u.Status.Phase == trivet.UpgradeReverting && p.Former:
+		return back
 	}
 	return nil
 }
@@ -130,22 +149,54 @@ func (s *site) box(name string) *box {
 	return s.boxes[i]
 }
 
+// isWell is what other heads know, by pings.
 func (s *site) isWell(h *trivet.Head, d time.Duration) bool {
-	b := s.box(h.Name)
-	return !b.down && s.now.Sub(b.started) >= d
+	b, seen := s.box(h.Name), s.now.Add(-pingLag)
+	switch {
+	case b.down && !seen.Before(b.lost), b.off(seen):
+		return false
+	case seen.Before(b.exit):
+		return seen.Sub(b.former) >= d
+	}
+	return seen.Sub(b.started) >= d
+}
+
+// lose lets a head be down, or return with what is selected.
+func (s *site) lose(b *box, down bool) {
+	switch {
+	case down && !b.down:
+		b.lost = s.now
+	case !down && b.down:
+		b.former, b.exit, b.started, b.running = b.started, b.lost, s.now, b.selected
+		s.startedAgain(b)
+	}
+	b.down = down
 }
 
 // restart starts a head again with what is selected. Where that does not work, it runs the former program.
 func (s *site) restart(b *box) {
 	s.starts = append(s.starts, b.name)
-	b.started = s.now
+	b.former, b.exit, b.started = b.started, s.now, s.now.Add(startTime)
 	if b.selected == newProgram && b.breaks {
 		b.selected, b.problem = oldProgram, "it ended 3 times"
 	}
 	b.running = b.selected
+	s.startedAgain(b)
+}
+
+func (s *site) startedAgain(b *box) {
 	if b.ctl != nil {
-		b.ctl.created = s.now
+		b.ctl.created, b.ctl.confirmed, b.ctl.progress = b.started, false, progress{}
+		b.ctl.Started = b.started
 	}
+	s.update(func(tx *store.Tx) error {
+		h, err := s.tables.Heads.In(tx).Get(b.name)
+		if err != nil {
+			return err
+		}
+		h.Status.Started = b.started
+		return s.tables.Heads.In(tx).Put(h)
+	})
 }
 
 func (s *site) update(do func(tx *store.Tx) error) {
@@ -197,7 +248,10 @@ func (s *site) record() *trivet.Upgrade {
 func (s *site) round(d time.Duration) {
 	s.Helper()
 	for _, b := range s.boxes {
-		if b.down {
+		if b.crashes && b.running == newProgram && s.now.Sub(b.started) > 10*time.Second {
+			s.restart(b)
+		}
+		if b.down || b.off(s.now) {
 			continue
 		}
 		if b.ctl == nil {
@@ -211,7 +265,7 @@ func (s *site) round(d time.Duration) {
 	}
 	busy := 0
 	for _, b := range s.boxes {
-		if s.now.Sub(b.started) < stableTime && slices.Contains(s.starts, b.name) {
+		if b.off(s.now) && !b.down {
 			busy++
 		}
 	}
@@ -231,6 +285,12 @@ func (s *site) follow(b *box) {
 		h.Status.Program = &p
 		return s.tables.Heads.In(tx).Put(h)
 	})
+	for _, other := range s.boxes { // which the full head checks before it responds
+		h := &trivet.Head{Meta: trivet.Meta{Name: other.name}}
+		if other != b && !s.isWell(h, stableTime) {
+			return
+		}
+	}
 	if follow := b.Follow(u, b.name, &p); follow != nil {
 		_ = follow()
 		s.restart(b)
@@ -341,13 +401,14 @@ func TestGate(t *testing.T) {
 	if u := s.record(); s.box("head2").running != oldProgram || !strings.Contains(u.Status.Reason, "trivet status: dhcp") {
 		t.Errorf("%+v, after %v", u.Status, s.starts)
 	}
+	s.lose(s.box("head2"), true)
+	s.until(5, hasEnded)
 	s.broken = []string{"backups"}
-	s.box("head2").down = true
 	s.until(2000, hasEnded)
 	if u := s.record(); len(s.starts) > 1 || !strings.Contains(u.Status.Reason, "head2 has responded") {
 		t.Errorf("%+v, after %v", u.Status, s.starts)
 	}
-	s.box("head2").down = false
+	s.lose(s.box("head2"), false)
 	s.broken = []string{"backups", "dhcp"}
 	u := s.until(1200, hasEnded)
 	s.want(u, trivet.UpgradeReverted, oldProgram)
@@ -356,19 +417,107 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// A head that does not return ends the upgrade.
+// A head that does not return ends the upgrade. Where it returns later, with the new program, it goes back as well.
 func TestHeadDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"head1", "witness"} {
+		s := newSite(t, 3, name == "witness")
+		s.request(run)
+		s.until(60, func(u *trivet.Upgrade) bool { return u.Status.Head == name })
+		b := s.box(name)
+		b.selected = newProgram
+		s.lose(b, true)
+		u := s.until(1200, hasEnded)
+		s.want(u, trivet.UpgradeReverted, oldProgram)
+		if !strings.Contains(u.Status.Cause, name+" starts again") {
+			t.Errorf("the cause: %q", u.Status.Cause)
+		}
+		s.lose(b, false)
+		if b.running != newProgram {
+			t.Errorf("it returns with %s", b.running)
+		}
+		s.until(60, func(*trivet.Upgrade) bool { return b.running == oldProgram })
+		s.want(s.record(), trivet.UpgradeReverted, oldProgram)
+	}
+}
+
+// A head that ends again and again with the new program makes no progress, whatever is written meanwhile.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 3, false)
+	s.box("head1").crashes = true
+	s.request(run)
+	u := s.until(2000, hasEnded)
+	s.want(u, trivet.UpgradeReverted, oldProgram)
+	if !strings.Contains(u.Status.Cause, "no progress for 10m") {
+		t.Errorf("the cause: %q", u.Status.Cause)
+	}
+}
+
+// A rollback right after a head was named does not let another one start while that does.
+func TestRollbackAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 3, false)
 	s.request(run)
-	s.until(20, func(u *trivet.Upgrade) bool { return u.Status.Head == "head1" })
-	s.box("head1").down = true
-	s.box("head1").running = oldProgram
-	u := s.until(1200, hasEnded)
-	s.want(u, trivet.UpgradeReverted, oldProgram)
-	if !strings.Contains(u.Status.Cause, "head1 starts again") {
-		t.Errorf("the cause: %q", u.Status.Cause)
+	s.until(200, func(*trivet.Upgrade) bool { return len(s.starts) == 2 })
+	s.request(func(u *trivet.UpgradeSpec) { u.Rollback = true })
+	s.want(s.until(300, hasEnded), trivet.UpgradeReverted, oldProgram)
+}
+
+// A head that is named, but can follow only later, does so while all others are well only.
+func TestNamedButLate(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 3, false)
+	s.request(run)
+	s.until(20, func(u *trivet.Upgrade) bool { return u.Status.Phase == trivet.UpgradeStaging })
+	s.lose(s.box("head1"), true) // it is cut off from before it is named
+	s.box("head1").lost = s.now.Add(time.Hour)
+	s.until(30, func(u *trivet.Upgrade) bool { return u.Status.Head == "head1" })
+	s.lose(s.box("head2"), true)
+	s.until(10, hasEnded)
+	s.box("head1").down = false
+	s.until(60, hasEnded)
+	if len(s.starts) > 0 {
+		t.Errorf("%v started again while head2 is down", s.starts)
 	}
+	s.lose(s.box("head2"), false)
+	s.want(s.until(300, hasEnded), trivet.UpgradeDone, newProgram)
+}
+
+// A head that has no former program does not keep the others from going back.
+func TestNoFormerProgram(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 3, false)
+	b := s.box("head2")
+	b.running, b.selected, b.noFormer = newProgram, newProgram, true // its package is the new one
+	s.request(run)
+	s.want(s.until(300, hasEnded), trivet.UpgradeDone, newProgram)
+	s.request(func(u *trivet.UpgradeSpec) { u.Rollback = true })
+	u := s.until(300, hasEnded)
+	if u.Status.Phase != trivet.UpgradeReverted || s.box("head0").running != oldProgram ||
+		!strings.Contains(u.Status.Cause, "head2 has no former program, and keeps the new one") {
+		t.Errorf("%+v", u.Status)
+	}
+}
+
+// While a rotation of the CA starts heads again, an upgrade does not begin.
+func TestWaitsForTheCA(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 2, false)
+	phase := func(p trivet.KeyPhase) {
+		s.update(func(tx *store.Tx) error {
+			return s.tables.Keys.In(tx).Put(&trivet.Key{Meta: trivet.Meta{Name: trivet.CAKey},
+				Spec: trivet.KeySpec{Rotations: 1, Grace: trivet.MinGrace}, Status: trivet.KeyStatus{Phase: p}})
+		})
+	}
+	phase(trivet.KeySigning)
+	s.request(run)
+	s.until(60, hasEnded)
+	if u := s.record(); u.Status.Run != 0 || u.Status.Reason != "waits until the CA is rotated" {
+		t.Errorf("it has begun: %+v", u.Status)
+	}
+	phase("")
+	s.want(s.until(300, hasEnded), trivet.UpgradeDone, newProgram)
 }
 
 // A paused upgrade starts no further head, for as long as that is so.
@@ -382,7 +531,10 @@ func TestPause(t *testing.T) {
 	if u := s.record(); len(s.starts) != 1 || u.Status.Reason != "it is paused" || !u.InProgress() {
 		t.Errorf("%+v, after %v", u.Status, s.starts)
 	}
+	s.broken = []string{"dhcp"} // it has its time again
 	s.request(func(u *trivet.UpgradeSpec) { u.Paused = false })
+	s.until(60, hasEnded)
+	s.broken = nil
 	s.want(s.until(300, hasEnded), trivet.UpgradeDone, newProgram)
 }
 
@@ -435,7 +587,7 @@ func TestClusterVersion(t *testing.T) {
 	})
 	s.request(func(u *trivet.UpgradeSpec) { run(u); u.Release = "99.0" })
 	u := s.until(300, hasEnded)
-	if !u.InProgress() {
+	if !u.InProgress() || !strings.Contains(u.Status.Reason, "of release "+string(trivet.CurrentRelease)+", and not 99.0") {
 		t.Errorf("it is complete although the heads are of release %s: %+v", trivet.CurrentRelease, u.Status)
 	}
 	for _, name := range []string{"head0", "head1"} {
@@ -505,7 +657,7 @@ func TestProperty(t *testing.T) {
 			b := rapid.SampledFrom(s.boxes).Draw(r, "box")
 			switch rapid.IntRange(0, 9).Draw(r, "what") {
 			case 0:
-				b.down = true
+				s.lose(b, true)
 			case 1:
 				s.broken = []string{"dhcp"}
 			case 2:
@@ -515,16 +667,18 @@ func TestProperty(t *testing.T) {
 			case 4:
 				s.request(func(u *trivet.UpgradeSpec) { u.Rollback = true })
 			default:
-				b.down, s.broken = false, nil
+				s.lose(b, false)
+				s.broken = nil
 			}
 			s.until(rapid.IntRange(1, 20).Draw(r, "rounds"), hasEnded)
 		}
 		for _, b := range s.boxes {
-			b.down = false
+			s.lose(b, false)
 		}
 		s.broken = nil
 		s.request(func(u *trivet.UpgradeSpec) { u.Paused = false })
 		u := s.until(2000, hasEnded)
+		s.until(30, func(*trivet.Upgrade) bool { return false }) // heads that returned late go back
 		if u.InProgress() || s.most > 1 {
 			r.Fatalf("%+v: %+v; %d at the same time", u.Spec, u.Status, s.most)
 		}
