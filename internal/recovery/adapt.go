@@ -126,7 +126,7 @@ func (a *adapter) suspend(tx *store.Tx) error {
 	return nil
 }
 
-// endUpgrade ends an upgrade that was in progress: the new cluster's head runs the program of the recovery.
+// endUpgrade ends an upgrade that was in progress: its heads are fenced.
 func (a *adapter) endUpgrade(tx *store.Tx) error {
 	u, err := a.tables.Upgrades.In(tx).Get(trivet.UpgradeName)
 	if errors.Is(err, trivet.ErrNotFound) || err == nil && !u.InProgress() {

@@ -40,6 +40,9 @@ func (s *site) fill() {
 			s.tables.Schedules.In(tx).Put(&trivet.BackupSchedule{Meta: trivet.Meta{Name: "nightly"},
 				Spec:   trivet.BackupScheduleSpec{Every: trivet.Duration(time.Hour), Directory: "d"},
 				Status: trivet.BackupScheduleStatus{Running: true}}),
+			s.tables.Upgrades.In(tx).Put(&trivet.Upgrade{Meta: trivet.Meta{Name: trivet.UpgradeName},
+				Spec:   trivet.UpgradeSpec{Run: 1, Version: "v2", Release: "99.0", Programs: []trivet.Program{{Arch: "amd64"}}},
+				Status: trivet.UpgradeStatus{Run: 1, Phase: trivet.UpgradeReverting, Head: "head0"}}),
 			s.tables.Machines.In(tx).Put(machine("m3", trivet.MachineStatus{State: trivet.MachineActive})),
 			s.tables.Machines.In(tx).Put(machine("m4", trivet.MachineStatus{State: trivet.MachineReleasing})),
 			s.tables.Machines.In(tx).Put(machine("m5", trivet.MachineStatus{State: trivet.MachineQuarantined,
@@ -109,6 +112,10 @@ func TestRecoverFromBackup(t *testing.T) {
 	nightly, err := tables.Schedules.Get("nightly")
 	if err != nil || !nightly.Spec.Suspend || nightly.Status.Running {
 		t.Errorf("the schedule of backups: %+v, %v", nightly, err)
+	}
+	u, err := tables.Upgrades.Get(trivet.UpgradeName)
+	if err != nil || u.InProgress() || u.Status.Head != "" || u.Status.Cause != "the cluster was recovered" {
+		t.Errorf("the upgrade: %+v, %v", u, err)
 	}
 	want := map[string]string{"m1": "unverified", "m2": "claimed", "m3": "active", "m4": "unverified",
 		"m5": "quarantined unverified", "m6": "discovered"}

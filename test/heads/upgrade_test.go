@@ -116,6 +116,15 @@ func TestUpgrade(t *testing.T) {
 		return nil
 	})
 	l.acknowledged(stop(), h0.client(h0), h1.clientOnce(h1))
+
+	t.Log("the installed program, which is older, cannot recover the data")
+	for _, h := range all {
+		h.Kill()
+	}
+	r, err := h0.Trivet("recover", "--from-survivor", "--data-dir", h0.Dir, "--plan")
+	if err == nil || !strings.Contains(r.All, "the records use what release 99.1 added") {
+		t.Errorf("%v\n%s", err, r.All)
+	}
 }
 
 // acknowledged expects all that underLoad wrote.
