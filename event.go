@@ -221,7 +221,7 @@ const (
 	ReasonUpgraded = "Upgraded"
 	// ReasonUpgradeReverting: the heads go back to their former program; the message says why.
 	ReasonUpgradeReverting = "UpgradeReverting"
-	// ReasonUpgradeReverted: no head runs the new program.
+	// ReasonUpgradeReverted: the heads run their former program again; the message names those that have none.
 	ReasonUpgradeReverted = "UpgradeReverted"
 )
 

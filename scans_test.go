@@ -71,7 +71,7 @@ var fewRecords = map[string]string{
 	"internal/controller/keys.Secrets.Reseal: internal/store.Table.After":            "a page at a time, while the key of secrets is rotated",
 	"internal/controller/keys.Secrets.Drops: internal/store.Table.AllShared":         "once, where a head drops the key of secrets",
 	"internal/controller/keys.rotation.members: internal/store.Table.AllShared":      heads,
-	"internal/membership.Server.upgrade: internal/store.Table.AllShared":             heads,
+	"internal/membership.Server.others: internal/store.Table.AllShared":              heads,
 	"internal/controller/upgrade.Controller.members: internal/store.Table.AllShared": heads,
 	"internal/membership.Server.cas: internal/store.Table.AllShared":                 heads,
 	"internal/health.Source.networks: internal/store.Table.AllShared":                "when status is requested; heads and networks",

@@ -75,7 +75,7 @@ const (
 	UpgradeSwitching UpgradePhase = "switching" // one head after the other starts again with it
 	UpgradeDone      UpgradePhase = "done"      // all heads run it, and the cluster's version is that of its release
 	UpgradeReverting UpgradePhase = "reverting" // one head after the other starts again with the former program
-	UpgradeReverted  UpgradePhase = "reverted"  // no head runs it
+	UpgradeReverted  UpgradePhase = "reverted"  // all heads that have a former program run it
 )
 
 // UpgradeStatus is the progress of an upgrade.
@@ -113,6 +113,22 @@ func (u *Upgrade) InProgress() bool {
 		return u.Spec.Rollback
 	}
 	return u.Status.Phase != UpgradeReverted
+}
+
+// Begun reports whether the upgrade, or its rollback, has begun, and has not ended: it may start heads again.
+func (u *Upgrade) Begun() bool { return u.InProgress() && u.Spec.Run == u.Status.Run }
+
+// RunsNew reports whether a head is known to run the new program.
+func (u *Upgrade) RunsNew(h *Head) bool {
+	p := h.Status.Program
+	if p == nil || p.Run != u.Spec.Run {
+		return false
+	}
+	if p.Manual {
+		return h.Status.Version == u.Spec.Version
+	}
+	blob, ok := u.Spec.ProgramFor(p.Arch)
+	return ok && p.Running == blob.Digest
 }
 
 // NeedsPrograms reports whether heads may still have to get the new program.

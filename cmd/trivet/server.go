@@ -95,7 +95,7 @@ func runServer(ctx context.Context, cfg headConfig) error {
 		}
 		return execNext(programs)
 	}
-	if errors.Is(err, server.ErrRestart) {
+	if errors.Is(err, server.ErrRestart) || notConfirmed(ctx) != nil { // it may have been confirmed a moment too late
 		return execNext(programs)
 	}
 	return err

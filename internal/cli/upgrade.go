@@ -61,7 +61,7 @@ func (a *app) upgradeRun() *cobra.Command {
 			"first full head must have been well for the time of --soak. The cluster's version, which lets heads use\n" +
 			"what a release adds, is raised at the end.\n\n" +
 			"A head that the new program does not work on goes back to the former one by itself, and so do then all.\n" +
-			"They also do when the upgrade makes no progress for 10 minutes.\n\n" +
+			"They also do where something that may be due to it is not well for 10 minutes.\n\n" +
 			"The program is in the data directories of the heads; what the package has installed stays, and starts it.\n" +
 			"A package that is installed afterwards replaces it. Installers that netboot have the agent of their\n" +
 			"platform, which works with heads of the next release: build platforms again afterwards\n" +
@@ -364,7 +364,7 @@ func (a *app) waitUpgrade(ctx context.Context, cl *client.Client, u *trivet.Upgr
 		}
 		if now.Status.Phase == trivet.UpgradeReverted && !now.Spec.Rollback {
 			return &trivet.Error{Op: "upgrade", Err: fmt.Errorf("%w: %s", trivet.ErrConflict, now.Status.Cause),
-				Hint: "all heads run their former program; look into the log of the head that is named"}
+				Hint: "the heads run their former program; look into the log of the head that is named"}
 		}
 		return nil
 	}

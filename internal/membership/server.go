@@ -33,9 +33,9 @@ type ServerConfig struct {
 	Incarnation  func() string // of the cluster; nil on a witness
 	// Programs returns the content of a program that this head has; nil on a witness.
 	Programs func(context.Context, trivet.BlobRef) (io.ReadCloser, error)
-	// Stable reports whether another head has been healthy for a while since its start; nil on a witness.
-	Stable func(*trivet.Head) bool
-	Log    *slog.Logger
+	// Well reports whether another head has been healthy for this long since its start; nil on a witness.
+	Well func(*trivet.Head, time.Duration) bool
+	Log  *slog.Logger
 }
 
 // Server serves the requests of heads that join, that verify their membership, or whose certificate expires.

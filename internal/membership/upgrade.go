@@ -1,11 +1,13 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -13,9 +15,11 @@ import (
 // same one is returned.
 func (r *Records) Upgrade(ctx context.Context, spec trivet.UpgradeSpec) (*trivet.Upgrade, error) {
 	return r.changeUpgrade(ctx, func(tx *store.Tx, u *trivet.Upgrade) error {
-		goesOn := !u.Spec.Rollback && (u.InProgress() || u.Status.Phase == trivet.UpgradeDone)
-		if goesOn && sameProgram(&u.Spec, &spec) { // also after it: a second upgrade would forget the former program
-			return errUnchanged
+		if !u.Spec.Rollback && sameProgram(&u.Spec, &spec) {
+			all, err := r.allRunNew(tx, u)
+			if err != nil || all || u.InProgress() { // a second upgrade would forget the former program
+				return cmp.Or(err, errUnchanged)
+			}
 		}
 		if u.InProgress() {
 			return errUpgrade(trivet.ErrConflict, "the upgrade to "+u.Spec.Version+" is in progress",
@@ -29,6 +33,20 @@ func (r *Records) Upgrade(ctx context.Context, spec trivet.UpgradeSpec) (*trivet
 		u.Spec = spec
 		return nil
 	})
+}
+
+// allRunNew reports whether all members run the program of an upgrade that is complete.
+func (r *Records) allRunNew(tx *store.Tx, u *trivet.Upgrade) (bool, error) {
+	if u.Status.Phase != trivet.UpgradeDone {
+		return false, nil
+	}
+	for _, listed := range r.Heads.In(tx).ListBy(state.ByMember, state.IsMember) {
+		h, err := r.Heads.In(tx).Get(listed.Name)
+		if err != nil || !h.Spec.Remove && !u.RunsNew(h) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 func sameProgram(a, b *trivet.UpgradeSpec) bool {

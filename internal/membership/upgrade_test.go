@@ -128,6 +128,16 @@ func TestUpgradeHoldsTheClusterVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	reach(t, r, trivet.UpgradeDone)
+	if _, err := r.Store.Update(t.Context(), func(tx *store.Tx) error {
+		h, err := r.Heads.In(tx).Get("head0")
+		if err != nil {
+			return err
+		}
+		h.Status.Program = &trivet.HeadProgram{Run: 2, Arch: "amd64", Running: "sha256:2"}
+		return r.Heads.In(tx).Put(h)
+	}); err != nil {
+		t.Fatal(err)
+	}
 	again, err := r.Upgrade(t.Context(), upgradeTo("v3", "99.1", "sha256:2"))
 	if err != nil || again.Spec.Run != 2 {
 		t.Errorf("the same again is another upgrade: %+v, %v", again, err)
@@ -135,6 +145,11 @@ func TestUpgradeHoldsTheClusterVersion(t *testing.T) {
 	_, err = r.RollbackUpgrade(t.Context())
 	if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "does not know") {
 		t.Errorf("%v", err)
+	}
+	putHead(t, r, "99.1") // its package is another one now
+	again, err = r.Upgrade(t.Context(), upgradeTo("v3", "99.1", "sha256:2"))
+	if err != nil || again.Spec.Run != 3 {
+		t.Errorf("the same again for a head that does not run it: %+v, %v", again, err)
 	}
 }
 

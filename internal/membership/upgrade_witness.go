@@ -29,11 +29,12 @@ type upgradeResponse struct {
 	Status trivet.UpgradeStatus `json:"status,omitzero"`
 }
 
-// upgrade responds with the upgrade. What names the caller is confirmed by a quorum first: it would
-// start again, which only one head may.
+// upgrade responds with the upgrade. What lets the caller start again is confirmed by a quorum first, and left out while
+// others are not well: one head starts again at a time.
 func (s *Server) upgrade(r *http.Request, from auth.Peer, _ []byte) (any, error) {
 	u, err := s.Records.Upgrades.Get(trivet.UpgradeName)
-	if err == nil && u.Status.Head == from.Name {
+	starts := func() bool { return u.Status.Head == from.Name || u.Status.Phase == trivet.UpgradeReverted }
+	if err == nil && starts() {
 		err = s.Records.update(r.Context(), func(tx *store.Tx) error {
 			u, err = s.Records.Upgrades.In(tx).Get(trivet.UpgradeName)
 			return err
@@ -46,13 +47,24 @@ func (s *Server) upgrade(r *http.Request, from auth.Peer, _ []byte) (any, error)
 		return nil, err
 	}
 	resp := upgradeResponse{u.Spec, u.Status}
-	for h := range s.Records.Heads.AllShared() { // one head starts again at a time, while all others are well
-		other := h.Name != from.Name && h.Name != s.Records.self && h.Status.State != trivet.HeadRemoved
-		if resp.Status.Head == from.Name && other && !s.Stable(h) {
-			resp.Status.Head = ""
+	if starts() && program.MayStart(u.Status.Phase, s.others(from.Name)) != "" {
+		resp.Status.Head = ""
+		if u.Status.Phase == trivet.UpgradeReverted {
+			resp.Status.Phase = trivet.UpgradeReverting
 		}
 	}
 	return resp, nil
+}
+
+// others returns the members beside one, as this head sees them.
+func (s *Server) others(than string) (all []program.Other) {
+	for h := range s.Records.Heads.AllShared() {
+		if h.Name != than && h.Status.State != trivet.HeadRemoved {
+			own := h.Name == s.Records.self
+			all = append(all, program.Other{Name: h.Name, Responds: own || s.Well(h, 0), Stable: own || s.Well(h, StableTime)})
+		}
+	}
+	return all
 }
 
 // program serves the content of a new program.

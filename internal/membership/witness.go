@@ -26,7 +26,10 @@ func (l *Local) RunWitness(ctx context.Context, own *program.Own, ready func(con
 	for {
 		err := ready(ctx)
 		if err == nil {
-			err = errors.Join(m.SetURL(ctx, l.addr.Peer), l.SaveStarted(), l.SaveMembers(), own.Confirm())
+			err = errors.Join(m.SetURL(ctx, l.addr.Peer), l.SaveStarted(), l.SaveMembers())
+		}
+		if err == nil && time.Since(l.started) >= program.ConfirmTime {
+			err = own.Confirm()
 		}
 		if err != nil && ctx.Err() == nil {
 			l.cfg.Log.Debug("the witness waits for a quorum", "error", err)

@@ -114,5 +114,5 @@ func (o *Own) Follow(u *trivet.Upgrade, head string, p *trivet.HeadProgram) func
 // short bounds a text that a record keeps, in one line.
 func short(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
-	return text[:min(len(text), maxProblem)]
+	return strings.ToValidUTF8(text[:min(len(text), maxProblem)], "")
 }

@@ -42,6 +42,9 @@ func (i *installed) same(o *installed) bool {
 	return i.Size == o.Size && i.Time.Equal(o.Time) && i.Inode == o.Inode
 }
 
+// ConfirmTime is how long a program must have worked before it is confirmed.
+const ConfirmTime = 5 * time.Second
+
 // maxStarts is how often a program may start before it has confirmed that it works.
 const maxStarts = 3
 
@@ -64,32 +67,34 @@ func installedAt(path string) (i installed, err error) {
 	return i, nil
 }
 
+// selected returns the state. superseded: the selection is not in force, as a package was installed since.
+func (d *Dir) selected() (s state, superseded bool, err error) {
+	s, err = d.read()
+	if err != nil || s.Run == "" || !d.isInstalled() {
+		return s, false, err
+	}
+	now, err := installedAt(d.self)
+	superseded = err == nil && !now.same(&s.Installed)
+	return s, superseded, err
+}
+
 // Start is called when a process starts, before it uses the data directory. It returns the file of the program that
 // must replace this one; empty: this one is to run.
 func (d *Dir) Start() (file string, err error) {
-	if !d.isInstalled() {
-		return "", nil
-	}
-	s, err := d.read()
-	if err != nil || s.Run == "" {
+	s, superseded, err := d.selected()
+	if err != nil || superseded || !d.isInstalled() {
 		return "", err
 	}
-	now, err := installedAt(d.self)
-	if err != nil || !now.same(&s.Installed) { // a package was installed since
-		return "", err
-	}
-	s.Installed.Path = now.Path
+	s.Installed.Path = d.self
 	return d.next(&s)
 }
 
-// Next returns the file of the program that the head runs after this process, which replaces itself by it.
+// Next returns the file of the program that the head runs after this process, which replaces itself by it; empty: the
+// same as now.
 func (d *Dir) Next() (file string, err error) {
-	s, err := d.read()
-	if err != nil {
+	s, superseded, err := d.selected()
+	if err != nil || superseded {
 		return "", err
-	}
-	if s.Run == "" {
-		return s.Installed.Path, nil // empty: the same as now
 	}
 	if file, err = d.next(&s); file == "" && err == nil {
 		file = s.Installed.Path
@@ -120,14 +125,11 @@ func (d *Dir) next(s *state) (file string, err error) {
 
 // giveUp goes back to the program of before, which has worked.
 func (s *state) giveUp(problem string) {
-	if len(problem) > maxProblem {
-		problem = problem[:maxProblem]
+	if s.GivenUp != s.Upgrade || s.Failed == "" { // the first program of an upgrade is the one that failed
+		s.GivenUp, s.Failed, s.Problem = s.Upgrade, s.Run, short(problem)
 	}
-	s.GivenUp, s.Failed, s.Problem = s.Upgrade, s.Run, problem
-	s.Run, s.Former, s.Starts, s.Confirmed = s.Former, "", 0, true
-	if s.Run == "" {
-		s.Confirmed = false
-	}
+	s.Run, s.Former, s.Starts = s.Former, "", 0
+	s.Confirmed = s.Run != ""
 }
 
 // Select makes the next start run a program, for the upgrade of this number. Where that is so already, it is not
@@ -136,20 +138,20 @@ func (d *Dir) Select(upgrade int64, digest string) error {
 	if err := checkDigest(digest); err != nil {
 		return err
 	}
-	s, err := d.read()
+	s, superseded, err := d.selected()
 	switch {
 	case err != nil:
 		return err
-	case s.Run == digest:
+	case s.Run == digest && s.Upgrade == upgrade && !superseded:
 		return nil
 	case !d.Has(digest):
 		return fmt.Errorf("%w: the program %s is not in the data directory", trivet.ErrNotFound, digest)
-	case s.Run != "" && !s.Confirmed:
+	case s.Run == d.own() && s.Run != "" && !s.Confirmed:
 		return fmt.Errorf("%w: this head has not confirmed yet that its present program works", trivet.ErrConflict)
 	}
 	path := s.Installed.Path
 	if d.isInstalled() {
-		path, s.Run = d.self, ""
+		path = d.self
 	}
 	now, err := installedAt(path)
 	switch {
@@ -158,7 +160,7 @@ func (d *Dir) Select(upgrade int64, digest string) error {
 	case d.isInstalled():
 		return unavailable(err)
 	}
-	return d.save(&state{Run: digest, Former: s.Run, Installed: s.Installed, Upgrade: upgrade})
+	return d.save(&state{Run: digest, Former: d.own(), Installed: s.Installed, Upgrade: upgrade})
 }
 
 // Confirm records that the program of this process works.

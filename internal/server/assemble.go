@@ -186,7 +186,7 @@ func (s *Server) membershipServer(records *membership.Records) *membership.Serve
 		Info: s.local.Info, Members: s.member, Records: records, Keys: s.local.Keys(), Log: s.cfg.Log,
 		Incarnation: s.local.Incarnation}
 	if records != nil {
-		cfg.Programs, cfg.Stable = s.openProgram, s.isStable
+		cfg.Programs, cfg.Well = s.openProgram, s.isWell
 	}
 	if s.monitor != nil {
 		cfg.Acknowledged = s.monitor.Acknowledged

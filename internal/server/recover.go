@@ -14,8 +14,10 @@ import (
 // findLiving makes a blank head that is to recover join the living cluster: that of Join, or one that answers on a
 // network of DHCPInterfaces. It fails where there is none, or no token, so that no second cluster begins.
 func (c *Config) findLiving(ctx context.Context) error {
-	blank, err := c.isBlank()
-	if !c.Recover || c.Rejoin || err != nil || !blank {
+	if !c.Recover || c.Rejoin {
+		return nil
+	}
+	if blank, err := c.isBlank(); err != nil || !blank {
 		return err
 	}
 	cluster := "of " + strings.Join(c.Join, ", ")

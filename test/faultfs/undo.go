@@ -58,6 +58,12 @@ func openDir(path string) (*directory, error) {
 
 func (d *directory) close() error { return unix.Close(d.fd) }
 
+// isGone reports whether the directory does not exist any more.
+func (d *directory) isGone() bool {
+	var st unix.Stat_t
+	return unix.Fstat(d.fd, &st) == nil && st.Nlink == 0
+}
+
 func (p place) path() string { return fmt.Sprintf("/proc/self/fd/%d/%s", p.dir.fd, p.name) }
 
 func (r rename) close() {
@@ -153,6 +159,9 @@ func (f *FS) undo(rng *rand.Rand) (err error) {
 }
 
 func (r rename) undo() (err error) {
+	if r.to.dir.isGone() || r.from.dir != nil && r.from.dir.isGone() { // with what was in it: its removal was synced
+		return nil
+	}
 	switch {
 	case r.from.dir != nil:
 		err = unix.Renameat(r.to.dir.fd, r.to.name, r.from.dir.fd, r.from.name)

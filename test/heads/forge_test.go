@@ -63,6 +63,13 @@ func TestForgingWitness(t *testing.T) {
 		}
 	}
 	l.write()
+	h0.Await("head1 has every write", func() error { // its copy may be a moment behind
+		m, err := client.Of[trivet.Machine](h0.clientOnce(h1)).Get(t.Context(), machine)
+		if err == nil && m.Labels[fmt.Sprint("write", l.writes)] == "" {
+			err = errors.New("the last one is missing")
+		}
+		return err
+	})
 	l.read(h0.client(h1))
 	w.Stop()
 	w.holdsNo(t, "write1", "127.9.9.200") // names are in keys, which it can read

@@ -1,15 +1,19 @@
 package heads_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // seeds is how often a test kills heads at random moments; each time at others.
@@ -93,6 +97,79 @@ func TestRotationWhileHeadsAreKilled(t *testing.T) {
 		}
 	}
 	l.acknowledged(stop(), h0.client(h0), h0.client(h1))
+}
+
+// A recovery of each form is killed at random moments, and run again: it ends, and nothing is lost that it had.
+func TestRecoveriesAreKilled(t *testing.T) {
+	soak(t)
+	h0, l := startWithLedger(t)
+	h1 := h0.join("head1")
+	h2 := h0.join("head2")
+	for range 20 {
+		l.write()
+	}
+	dir := t.TempDir()
+	key, backups := filepath.Join(dir, "recovery.key"), filepath.Join(dir, "backups")
+	if err := os.WriteFile(key, []byte(h0.MustTrivet("backup", "key", "--yes")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h0.MustTrivet("backup", "create", "--to", backups)
+	for _, h := range []*head{h0, h1, h2} {
+		h.Stop()
+	}
+	for seed := range uint64(seeds) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		for _, form := range []string{"--from-survivor", "--from-data-dir", "--from-backup"} {
+			h := newHead(t, "head103")
+			args := []string{"recover", "--data-dir", h.Dir, "--advertise", h.Address, "--yes", form}
+			switch form {
+			case "--from-survivor":
+				if err := os.CopyFS(h.Dir, os.DirFS(h1.Dir)); err != nil {
+					t.Fatal(err)
+				}
+			case "--from-data-dir":
+				args = append(args, h2.Dir)
+			default:
+				args = append(args, backups, "--key", key)
+			}
+			kills := runKilled(t, random, func() bool { return form != "--from-survivor" && isRecovered(h) }, args...)
+			t.Logf("seed %d: %s, with %d kills", seed, form, kills)
+			h.Up()
+			l.read(h.client(h))
+			h.Stop()
+			if err := os.RemoveAll(h.Dir); err != nil { // each has the space of a store
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// runKilled runs a command, which is killed at a random moment up to four times, until it has succeeded, or is complete.
+func runKilled(t *testing.T, random *rand.Rand, complete func() bool, args ...string) (kills int) {
+	t.Helper()
+	for ; kills < 4; kills++ {
+		var out bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), testhead.Program(t), args...)
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		kill := time.AfterFunc(time.Duration(random.Int64N(int64(2*time.Second))), func() { _ = cmd.Process.Kill() })
+		err := cmd.Wait()
+		kill.Stop()
+		switch {
+		case err == nil:
+			return kills
+		case cmd.ProcessState.Exited():
+			t.Fatalf("%v, after %d kills: %v\n%s", args, kills, err, out.String())
+		case complete():
+			return kills + 1
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), testhead.Program(t), args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v, after %d kills: %v\n%s", args, kills, err, out)
+	}
+	return kills
 }
 
 // The program is replaced while heads and a witness are killed at random moments: all run one program at the end,

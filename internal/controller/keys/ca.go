@@ -145,7 +145,7 @@ func (c *CAController) keepOwn(ctx context.Context, k *trivet.Key) (pending bool
 // an upgrade waits for it.
 func (c *CAController) upgrading() bool {
 	u, err := c.Tables.Upgrades.Get(trivet.UpgradeName)
-	return err == nil && u.InProgress() && u.Spec.Run == u.Status.Run
+	return err == nil && u.Begun()
 }
 
 // store fetches the CAs that are not on this head's disk.
@@ -172,7 +172,10 @@ func (c *CAController) advance(ctx context.Context, k *trivet.Key) (after time.D
 	switch next := c.next(k); next {
 	case create:
 		if c.upgrading() {
-			return pollInterval, nil
+			return pollInterval, c.step(ctx, create, func(_ *store.Tx, k *trivet.Key, _ string) error {
+				k.Status.Reason = "waits until the upgrade of the heads has ended"
+				return nil
+			})
 		}
 		return again, c.create(ctx)
 	case follow:
@@ -205,7 +208,7 @@ func (c *CAController) create(ctx context.Context) (err error) {
 	pin, stored, active := c.created, c.CAs.Stored(), c.CAs.InUse()[0]
 	err = c.step(ctx, create, func(tx *store.Tx, k *trivet.Key, _ string) error {
 		u, err := c.Tables.Upgrades.In(tx).Get(trivet.UpgradeName)
-		if err == nil && u.InProgress() && u.Spec.Run == u.Status.Run {
+		if err == nil && u.Begun() {
 			return fmt.Errorf("%w: it waits for the upgrade of the heads", trivet.ErrConflict)
 		}
 		if err != nil && !errors.Is(err, trivet.ErrNotFound) {

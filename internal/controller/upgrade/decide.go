@@ -20,7 +20,7 @@ const (
 	taken   step = "taken"  // that head has done so
 	finish  step = "finish" // all heads run the new program
 	revert  step = "revert" // the heads go back
-	ended   step = "ended"  // no head runs the new program
+	ended   step = "ended"  // the heads run their former program
 )
 
 // decide returns the next step, and its reason: what the upgrade waits for, or why the heads go back. heads are the
@@ -78,7 +78,7 @@ func change(u *trivet.Upgrade, heads []*trivet.Head, problem string) (step, stri
 	if problem != "" {
 		return revert, problem
 	}
-	left := slices.DeleteFunc(slices.Clone(heads), func(h *trivet.Head) bool { return runsNew(u, h) })
+	left := slices.DeleteFunc(slices.Clone(heads), func(h *trivet.Head) bool { return u.RunsNew(h) })
 	if u.Status.Head != "" {
 		i := slices.IndexFunc(left, func(h *trivet.Head) bool { return h.Name == u.Status.Head })
 		switch {
@@ -110,7 +110,7 @@ func goBack(u *trivet.Upgrade, heads []*trivet.Head) (step, string) {
 	var left, keep []string
 	for _, h := range heads {
 		switch {
-		case !runsNew(u, h):
+		case !u.RunsNew(h):
 		case canGoBack(h):
 			left = append(left, h.Name)
 		default:
@@ -125,7 +125,7 @@ func goBack(u *trivet.Upgrade, heads []*trivet.Head) (step, string) {
 	case len(left) > 0:
 		return grant, ""
 	case len(keep) > 0:
-		return ended, fmt.Sprintf("%s; %s has no former program, and keeps the new one", u.Status.Cause,
+		return ended, fmt.Sprintf("%s; %s cannot go back by command, and keeps the new one", u.Status.Cause,
 			strings.Join(keep, ", "))
 	}
 	return ended, u.Status.Cause
@@ -142,19 +142,6 @@ func failures(u *trivet.Upgrade, heads []*trivet.Head) string {
 		}
 	}
 	return strings.Join(all, "; ")
-}
-
-// runsNew reports whether a head runs the new program.
-func runsNew(u *trivet.Upgrade, h *trivet.Head) bool {
-	p := h.Status.Program
-	if p == nil || p.Run != u.Spec.Run {
-		return false
-	}
-	if p.Manual {
-		return h.Status.Version == u.Spec.Version
-	}
-	blob, ok := u.Spec.ProgramFor(p.Arch)
-	return ok && p.Running == blob.Digest
 }
 
 func isManual(h *trivet.Head) bool { return h.Status.Program != nil && h.Status.Program.Manual }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/trivet-project/trivet"
@@ -15,7 +16,7 @@ type action struct {
 	do     step
 	reason string
 	broken []string // the invariants that do not hold
-	leader string   // the head of the store's leader
+	head   string   // that is to start again
 }
 
 // take takes a step in a transaction.
@@ -25,7 +26,7 @@ func (c *Controller) take(tx *store.Tx, u *trivet.Upgrade, heads []*trivet.Head,
 	case waiting:
 		return setReason(st, t.reason)
 	case begin:
-		if rotating, err := c.caRotates(tx); rotating || err != nil { // it starts heads again, too
+		if rotating, err := c.caRotatesIn(tx); err != nil || rotating && !u.Spec.Rollback { // it starts heads again, too
 			return cmp.Or(err, setReason(st, "waits until the CA is rotated"))
 		}
 		*st = trivet.UpgradeStatus{Run: u.Spec.Run, Phase: trivet.UpgradeStaging, Former: tx.ClusterVersion(),
@@ -45,7 +46,8 @@ func (c *Controller) take(tx *store.Tx, u *trivet.Upgrade, heads []*trivet.Head,
 	case ended:
 		st.Phase, st.Cause, st.Reason, st.Head = trivet.UpgradeReverted, t.reason, "", ""
 		st.Ended = c.now().UTC()
-		return c.event(tx, u, trivet.ReasonUpgradeReverted, "no head runs version "+u.Spec.Version+": "+t.reason)
+		return c.event(tx, u, trivet.ReasonUpgradeReverted, "the upgrade to version "+u.Spec.Version+" was reverted: "+
+			t.reason)
 	}
 	return nil
 }
@@ -59,8 +61,8 @@ func setReason(st *trivet.UpgradeStatus, reason string) error {
 	return nil
 }
 
-// caRotates reports whether a rotation of the CA has begun.
-func (c *Controller) caRotates(tx *store.Tx) (bool, error) {
+// caRotatesIn reports whether a rotation of the CA has begun. The commit compares it.
+func (c *Controller) caRotatesIn(tx *store.Tx) (bool, error) {
 	k, err := c.Tables.Keys.In(tx).Get(trivet.CAKey)
 	if errors.Is(err, trivet.ErrNotFound) {
 		return false, nil
@@ -71,18 +73,15 @@ func (c *Controller) caRotates(tx *store.Tx) (bool, error) {
 // grant names the next head that is to start again.
 func (c *Controller) grant(tx *store.Tx, u *trivet.Upgrade, heads []*trivet.Head, t *action) error {
 	back := u.Status.Phase == trivet.UpgradeReverting
-	for _, h := range order(heads, t.leader) {
-		if runsNew(u, h) != back || back && (!canGoBack(h) || h.Name != c.Head && !c.Well(h, 0)) {
-			continue
-		}
-		u.Status.Head = h.Name
-		if back {
-			return nil
-		}
-		u.Status.Reason = ""
-		return c.event(tx, u, trivet.ReasonUpgradeHead, h.Name+" starts again with version "+u.Spec.Version)
+	i := slices.IndexFunc(heads, func(h *trivet.Head) bool { return h.Name == t.head })
+	if i < 0 || u.RunsNew(heads[i]) != back { // it was removed, or has done so
+		return errUnchanged
 	}
-	return errUnchanged // those that are left do not respond
+	u.Status.Head, u.Status.Reason = t.head, ""
+	if back {
+		return nil
+	}
+	return c.event(tx, u, trivet.ReasonUpgradeHead, t.head+" starts again with version "+u.Spec.Version)
 }
 
 // finish completes the upgrade, and raises the cluster's version.
@@ -102,7 +101,8 @@ func (c *Controller) finish(tx *store.Tx, u *trivet.Upgrade) error {
 	}
 	st := &u.Status
 	st.Phase, st.Reason, st.Head, st.Ended = trivet.UpgradeDone, "", "", c.now().UTC()
-	return c.event(tx, u, trivet.ReasonUpgraded, "all heads run version "+u.Spec.Version+enables(st.Former, u.Spec.Release))
+	return c.event(tx, u, trivet.ReasonUpgraded, "all heads run version "+u.Spec.Version+
+		enables(st.Former, u.Spec.Release))
 }
 
 // maxEnabled bounds what an event says of a release.
@@ -143,7 +143,7 @@ func firstFull(u *trivet.Upgrade, heads []*trivet.Head) *trivet.Head {
 			continue
 		}
 		full++
-		if runsNew(u, h) {
+		if u.RunsNew(h) {
 			first = h
 			new++
 		}
@@ -152,26 +152,4 @@ func firstFull(u *trivet.Upgrade, heads []*trivet.Head) *trivet.Head {
 		return nil
 	}
 	return first
-}
-
-// mayGoBack returns why no head may go back now: another one has just started, or the others would be no quorum; empty:
-// one may. Heads that do not respond do not keep the others from it.
-func mayGoBack(heads []*trivet.Head, well wellFunc) string {
-	var down []string
-	for _, h := range heads {
-		switch {
-		case !well(h, 0):
-			down = append(down, h.Name)
-		case !well(h, stableTime):
-			return notStable(h)
-		}
-	}
-	if len(down) == 0 || len(heads)-len(down)-1 >= len(heads)/2+1 {
-		return ""
-	}
-	return fmt.Sprintf("waits for %s: without another head there is no quorum", strings.Join(down, ", "))
-}
-
-func notStable(h *trivet.Head) string {
-	return fmt.Sprintf("waits until %s has responded, with a quorum, for %s", h.Name, stableTime)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/program"
 	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
@@ -82,10 +83,13 @@ type Controller struct {
 	created time.Time
 
 	confirmed     bool      // this process' program
+	leaving       bool      // this head starts again
 	seen          int64     // the revision of the record that was seen last
 	seenSince     time.Time // when it was first seen
 	progress      progress  // of the upgrade, as it was seen last
 	progressSince time.Time // when it was first seen
+	badSince      time.Time // since when something is not well that may be due to the new program; zero: all is
+	goodSince     time.Time // since when all is well again
 }
 
 // progress is what changes where an upgrade makes progress.
@@ -117,48 +121,55 @@ const (
 	// stallTime is how long a head leaves an upgrade to each head that ranks before it, while its record does not
 	// change.
 	stallTime = 15 * time.Second
-	// stableTime is how long each head must be well before the next one starts again.
-	stableTime = 3 * time.Second
+	// stableTime is how long each head must be well before the next one starts again. It is longer than what a program
+	// takes to be confirmed.
+	stableTime = program.ConfirmTime + 2*time.Second
 	// settleTime is how long no head is named to go back after the last change: one that was named before may be about to
-	// start again, and respond still.
-	settleTime = 10 * time.Second
+	// start again, and respond still. A head that was named to go back, and does not respond, is left out then.
+	settleTime = 15 * time.Second
 	// stuckTime is how long an upgrade that has begun to replace programs waits for a head that starts again, or for all
-	// to be well. Then the heads go back.
-	stuckTime = 10 * time.Minute
+	// to be well. Then the heads go back. recoveredTime is how long all must be well until that is forgotten.
+	stuckTime, recoveredTime = 10 * time.Minute, time.Minute
 )
 
 // Reconcile implements [reconcile.Controller].
 func (c *Controller) Reconcile(ctx context.Context, _ string) (after time.Duration, err error) {
-	registered := c.registered()
+	if c.leaving {
+		return 0, nil
+	}
 	u, err := c.Tables.Upgrades.Get(trivet.UpgradeName)
 	if errors.Is(err, trivet.ErrNotFound) {
 		u, err = &trivet.Upgrade{}, nil
 	}
-	if err != nil || !registered {
+	if err != nil || !c.registered() {
 		return pollInterval, err
 	}
 	c.sinceProgress(u)
-	if u.Spec.Run == u.Status.Run && u.Spec.Run > 0 && (u.InProgress() || u.Status.Phase == trivet.UpgradeReverted) {
-		if err = c.keepOwn(ctx, u); err != nil {
-			after = pollInterval
-		}
+	pending := false
+	if u.Spec.Run > 0 && u.Spec.Run == u.Status.Run {
+		pending, err = c.keepOwn(ctx, u)
 	}
-	if err == nil && !c.confirmed { // its record has what it runs
-		err = c.Programs.Confirm()
-		c.confirmed = err == nil
+	if err == nil && !c.leaving { // its record has what it runs
+		err = c.confirm()
 	}
-	if !u.InProgress() {
-		return after, err
-	}
-	if c.unchanged(u) >= time.Duration(c.Rank(trivet.UpgradeName))*stallTime {
-		var failed error
-		after, failed = c.advance(ctx, u)
-		err = errors.Join(err, failed)
-	}
-	if after == 0 {
+	if pending || !c.confirmed || u.InProgress() {
 		after = pollInterval
 	}
-	return after, err
+	if c.leaving || !u.InProgress() || c.unchanged(u) < time.Duration(c.Rank(trivet.UpgradeName))*stallTime {
+		return after, err
+	}
+	after, failed := c.advance(ctx, u)
+	return after, errors.Join(err, failed)
+}
+
+// confirm confirms the program of this process when it has worked for a while.
+func (c *Controller) confirm() error {
+	if c.confirmed || c.now().Sub(c.created) < program.ConfirmTime {
+		return nil
+	}
+	err := c.Programs.Confirm()
+	c.confirmed = err == nil
+	return err
 }
 
 // registered reports whether this head's record is of this process.
@@ -172,7 +183,7 @@ func (c *Controller) sinceProgress(u *trivet.Upgrade) time.Duration {
 	p := progress{run: u.Spec.Run, phase: u.Status.Phase, head: u.Status.Head, paused: u.Spec.Paused}
 	heads, _ := c.members()
 	for _, h := range heads {
-		if runsNew(u, h) {
+		if u.RunsNew(h) {
 			p.runNew++
 		}
 	}
@@ -191,35 +202,54 @@ func (c *Controller) unchanged(u *trivet.Upgrade) time.Duration {
 }
 
 // keepOwn reports this head's program, and starts the head again with another one where the record names it, or where
-// the others went back without it. It does so while all others are well only: that may have changed since.
-func (c *Controller) keepOwn(ctx context.Context, u *trivet.Upgrade) error {
+// the others went back without it. It does so while all others are well only: that may have changed since. pending: it
+// does not yet.
+func (c *Controller) keepOwn(ctx context.Context, u *trivet.Upgrade) (pending bool, err error) {
 	own := c.Programs.Report(ctx, u)
 	if err := c.publish(ctx, &own); err != nil {
-		return err
+		return false, err
 	}
 	follow := c.Programs.Follow(u, c.Head, &own)
 	if follow == nil {
-		return nil
+		return false, nil
 	}
-	if reason := c.othersNotWell(u.Status.Phase); reason != "" {
+	reason := program.MayStart(u.Status.Phase, c.others(c.Head))
+	if u.Status.Phase == trivet.UpgradeReverted && reason == "" && c.caRotates() {
+		reason = "waits until the CA is rotated"
+	}
+	if _, removing := c.members(); removing != "" {
+		reason = fmt.Sprintf("waits until %s is removed", removing)
+	}
+	if reason != "" {
 		c.Log.Debug("this head is to start again", "reason", reason)
-		return nil
+		return true, nil
 	}
-	return c.startAgain(ctx, u, follow)
+	return false, c.startAgain(ctx, u, follow)
 }
 
-// othersNotWell returns why this head must not start again now; empty: it may.
-func (c *Controller) othersNotWell(phase trivet.UpgradePhase) string {
-	heads, removing := c.members()
-	if removing != "" {
-		return fmt.Sprintf("waits until %s is removed", removing)
-	}
+// caRotates reports whether a rotation of the CA has begun, which starts heads again, too.
+func (c *Controller) caRotates() bool {
+	k, err := c.Tables.Keys.Get(trivet.CAKey)
+	return err == nil && k.Status.Phase != ""
+}
+
+// others returns the members beside one, as this head sees them.
+func (c *Controller) others(than string) (all []program.Other) {
+	heads, _ := c.members()
 	for _, h := range heads {
-		if h.Name != c.Head && phase == trivet.UpgradeSwitching && !c.Well(h, stableTime) {
-			return notStable(h)
+		if h.Name != than {
+			all = append(all, program.Other{Name: h.Name, Responds: c.well(h, 0), Stable: c.well(h, stableTime)})
 		}
 	}
-	return mayGoBack(heads, func(h *trivet.Head, d time.Duration) bool { return h.Name == c.Head || c.Well(h, d) })
+	return all
+}
+
+// well reports whether a head, or this one, has been well for this long.
+func (c *Controller) well(h *trivet.Head, d time.Duration) bool {
+	if h.Name == c.Head {
+		return c.now().Sub(c.created) >= d
+	}
+	return c.Well(h, d)
 }
 
 // startAgain selects another program and starts the head again, if a quorum has the record as this head does.
@@ -238,6 +268,7 @@ func (c *Controller) startAgain(ctx context.Context, u *trivet.Upgrade, follow f
 	if err != nil {
 		return err
 	}
+	c.leaving = true
 	c.Log.Info("this head starts again with another program", "phase", u.Status.Phase, "version", u.Spec.Version)
 	c.Restart()
 	return nil
@@ -265,25 +296,9 @@ func (c *Controller) publish(ctx context.Context, own *trivet.HeadProgram) error
 
 // advance takes the next step.
 func (c *Controller) advance(ctx context.Context, u *trivet.Upgrade) (after time.Duration, err error) {
-	heads, removing := c.members()
-	next, reason := decide(u, heads)
-	if next == none {
-		return 0, nil
-	}
-	t := action{do: next, reason: reason, leader: c.Leader()}
-	if next == begin || next == grant || next == finish {
-		if t.broken, err = c.Broken(ctx); err != nil {
-			return pollInterval, err
-		}
-	}
-	suspect := true
-	if next == grant || next == finish {
-		if reason, isSuspect := c.notWell(u, heads, removing, t.broken); reason != "" {
-			t.do, t.reason, suspect = waiting, reason, isSuspect
-		}
-	}
-	if t.do == waiting && suspect && c.isStuck(u, heads) {
-		t.do, t.reason = revert, fmt.Sprintf("it made no progress for %s: %s", stuckTime, t.reason)
+	t, next, err := c.choose(ctx, u)
+	if err != nil || next == none {
+		return pollInterval, err
 	}
 	after = again
 	if t.do == waiting {
@@ -308,43 +323,125 @@ func (c *Controller) advance(ctx context.Context, u *trivet.Upgrade) (after time
 	})
 }
 
-// wellFunc reports whether a member has been well for this long.
-type wellFunc func(*trivet.Head, time.Duration) bool
+// choose returns the next step by the records, and what is done instead by what this head knows of the others.
+func (c *Controller) choose(ctx context.Context, u *trivet.Upgrade) (t action, next step, err error) {
+	heads, removing := c.members()
+	next, reason := decide(u, heads)
+	t = action{do: next, reason: reason}
+	if next == begin || next == grant || next == finish {
+		if t.broken, err = c.Broken(ctx); err != nil {
+			return t, next, err
+		}
+	}
+	suspect := false
+	switch {
+	case (next == grant || next == finish) && removing != "":
+		t.do, t.reason = waiting, fmt.Sprintf("waits until %s is removed", removing)
+	case u.Status.Phase == trivet.UpgradeReverting:
+		c.chooseBack(u, heads, &t)
+	case next == grant || next == finish:
+		if reason, suspect = c.notWell(u, heads, t.broken); reason != "" {
+			t.do, t.reason = waiting, reason
+		}
+	case next == waiting:
+		suspect = c.isSuspect(u, heads)
+	}
+	if t.do == grant && t.head == "" {
+		t.head = nextOf(u, order(heads, c.Leader()))
+	}
+	if c.isStuck(u, suspect) {
+		t.do, t.reason = revert, fmt.Sprintf("it made no progress for %s: %s", stuckTime, t.reason)
+	}
+	return t, next, nil
+}
+
+// nextOf returns the first head that does not run the new program.
+func nextOf(u *trivet.Upgrade, ordered []*trivet.Head) string {
+	for _, h := range ordered {
+		if !u.RunsNew(h) {
+			return h.Name
+		}
+	}
+	return ""
+}
+
+// chooseBack chooses what is done while the heads go back. Those that do not respond are left out: they go back when
+// they return.
+func (c *Controller) chooseBack(u *trivet.Upgrade, heads []*trivet.Head, t *action) {
+	waited := c.sinceProgress(u)
+	named := slices.IndexFunc(heads, func(h *trivet.Head) bool { return h.Name == u.Status.Head })
+	switch {
+	case t.do == waiting && named >= 0 && waited >= settleTime && !c.well(heads[named], 0):
+		t.do = taken
+		return
+	case t.do != grant:
+		return
+	case waited < settleTime:
+		t.do, t.reason = waiting, "waits for a moment: a head may be about to start"
+		return
+	}
+	var silent []string
+	reason := ""
+	for _, h := range order(heads, c.Leader()) {
+		if !u.RunsNew(h) || !canGoBack(h) {
+			continue
+		}
+		if !c.well(h, 0) {
+			silent = append(silent, h.Name)
+			continue
+		}
+		if reason = program.MayStart(u.Status.Phase, c.others(h.Name)); reason == "" {
+			t.head = h.Name
+			return
+		}
+	}
+	text := strings.Join(silent, ", ")
+	switch {
+	case reason == "" && waited >= stuckTime:
+		t.do, t.reason = ended, fmt.Sprintf("%s; %s does not respond, and goes back when it returns", u.Status.Cause, text)
+	case reason == "":
+		t.do, t.reason = waiting, fmt.Sprintf("waits for %s, which does not respond", text)
+	default:
+		t.do, t.reason = waiting, reason
+	}
+}
 
 // notWell returns why no head may start again now, or why the upgrade is not complete; empty: all is well. suspect: it
 // may be due to the new program.
-func (c *Controller) notWell(u *trivet.Upgrade, heads []*trivet.Head, removing string, broken []string) (
-	reason string, suspect bool) {
-	var well wellFunc = func(h *trivet.Head, d time.Duration) bool {
-		if h.Name == c.Head {
-			return c.now().Sub(c.created) >= d
-		}
-		return c.Well(h, d)
-	}
-	switch {
-	case removing != "":
-		return fmt.Sprintf("waits until %s is removed", removing), false
-	case u.Status.Phase == trivet.UpgradeReverting && c.sinceProgress(u) < settleTime:
-		return "waits for a moment: a head may be about to start", false
-	case u.Status.Phase == trivet.UpgradeReverting:
-		return mayGoBack(heads, well), false
-	}
+func (c *Controller) notWell(u *trivet.Upgrade, heads []*trivet.Head, broken []string) (reason string, suspect bool) {
 	first := firstFull(u, heads)
 	for _, h := range heads {
-		switch {
-		case !well(h, stableTime):
-			return notStable(h), runsNew(u, h)
-		case h == first && !well(h, soak(u)):
-			return fmt.Sprintf("waits until %s has been well with the new program for %s", h.Name, soak(u)), true
+		if c.well(h, stableTime) {
+			continue
 		}
+		if reason == "" || u.RunsNew(h) && !suspect {
+			reason = fmt.Sprintf("waits until %s has responded, with a quorum, for %s", h.Name, stableTime)
+			suspect = u.RunsNew(h)
+		}
+	}
+	if reason != "" {
+		return reason, suspect
 	}
 	broken = slices.DeleteFunc(slices.Clone(broken), func(name string) bool {
 		return slices.Contains(u.Status.Broken, name)
 	})
-	if len(broken) > 0 {
+	switch {
+	case len(broken) > 0:
 		return fmt.Sprintf("waits until these hold again, see trivet status: %s", strings.Join(broken, ", ")), true
+	case first != nil && !c.well(first, soak(u)):
+		return fmt.Sprintf("waits until %s has been well with the new program for %s", first.Name, soak(u)), false
 	}
 	return "", false
+}
+
+// isSuspect reports whether the head that is named does not start with the new program although it could: no other head
+// keeps it from that, and it is not an operator who has to.
+func (c *Controller) isSuspect(u *trivet.Upgrade, heads []*trivet.Head) bool {
+	named := slices.IndexFunc(heads, func(h *trivet.Head) bool { return h.Name == u.Status.Head })
+	if named < 0 || isManual(heads[named]) {
+		return false
+	}
+	return !c.well(heads[named], 0) || program.MayStart(u.Status.Phase, c.others(u.Status.Head)) == ""
 }
 
 func soak(u *trivet.Upgrade) time.Duration {
@@ -354,20 +451,24 @@ func soak(u *trivet.Upgrade) time.Duration {
 	return u.Spec.Soak.D()
 }
 
-// isStuck reports whether an upgrade that has begun to replace programs makes no progress.
-func (c *Controller) isStuck(u *trivet.Upgrade, heads []*trivet.Head) bool {
-	limit := stuckTime
-	if firstFull(u, heads) != nil {
-		limit += soak(u)
-	}
-	if u.Status.Phase != trivet.UpgradeSwitching || u.Spec.Paused || c.sinceProgress(u) < limit {
+// isStuck reports whether something that may be due to the new program is not well for too long.
+func (c *Controller) isStuck(u *trivet.Upgrade, suspect bool) bool {
+	now := c.now()
+	switch {
+	case u.Status.Phase != trivet.UpgradeSwitching || u.Spec.Paused || c.progressSince.Equal(now):
+		c.badSince, c.goodSince = time.Time{}, time.Time{}
 		return false
+	case suspect:
+		if c.badSince.IsZero() {
+			c.badSince = now
+		}
+		c.goodSince = time.Time{}
+	case c.goodSince.IsZero():
+		c.goodSince = now
+	case now.Sub(c.goodSince) >= recoveredTime:
+		c.badSince = time.Time{}
 	}
-	at := slices.IndexFunc(heads, func(h *trivet.Head) bool { return h.Name == u.Status.Head })
-	if at >= 0 {
-		return !isManual(heads[at])
-	}
-	return slices.ContainsFunc(heads, func(h *trivet.Head) bool { return runsNew(u, h) })
+	return suspect && now.Sub(c.badSince) >= stuckTime
 }
 
 // members returns the members of the cluster by this head's copy, and the name of one that is being removed.

@@ -186,7 +186,8 @@ func (s *site) restart(b *box) {
 
 func (s *site) startedAgain(b *box) {
 	if b.ctl != nil {
-		b.ctl.created, b.ctl.confirmed, b.ctl.progress = b.started, false, progress{}
+		b.ctl.created, b.ctl.confirmed, b.ctl.leaving, b.ctl.progress = b.started, false, false, progress{}
+		b.ctl.badSince, b.ctl.goodSince = time.Time{}, time.Time{}
 		b.ctl.Started = b.started
 	}
 	s.update(func(tx *store.Tx) error {
@@ -495,7 +496,7 @@ func TestNoFormerProgram(t *testing.T) {
 	s.request(func(u *trivet.UpgradeSpec) { u.Rollback = true })
 	u := s.until(300, hasEnded)
 	if u.Status.Phase != trivet.UpgradeReverted || s.box("head0").running != oldProgram ||
-		!strings.Contains(u.Status.Cause, "head2 has no former program, and keeps the new one") {
+		!strings.Contains(u.Status.Cause, "head2 cannot go back by command, and keeps the new one") {
 		t.Errorf("%+v", u.Status)
 	}
 }
@@ -628,7 +629,8 @@ func TestDeclaration(t *testing.T) {
 		s.request(func(u *trivet.UpgradeSpec) { run(u); u.Release = release })
 		c := s.box("head0").ctl
 		c.Tables = tables.Within(scope)
-		for range 15 {
+		s.now = s.now.Add(time.Minute)
+		for range 40 {
 			if _, err := c.Reconcile(ctx, trivet.UpgradeName); err != nil {
 				return err
 			}
