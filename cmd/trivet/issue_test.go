@@ -16,7 +16,8 @@ func TestIssue(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "issue")
 	setIssue(file, &trivet.Error{Op: "recover", Err: errors.New(`no \n cluster` + "\x1b[2J\u00e4"), Hint: "add --join"})
 	text, err := os.ReadFile(file)
-	if err != nil || strings.ContainsAny(string(text), "\\\x1b\u00e4") || !strings.Contains(string(text), "no /n cluster") ||
+	if err != nil || strings.ContainsAny(string(text), "\\\x1b\u00e4") ||
+		!strings.Contains(string(text), "no /n cluster") ||
 		!strings.Contains(string(text), "hint: add --join") {
 		t.Errorf("%q, %v", text, err)
 	}

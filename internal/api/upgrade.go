@@ -27,12 +27,11 @@ func (h *Handler) upgradeRoutes() {
 	h.add(route{method: "POST", path: "/v1/upgrades/" + trivet.UpgradeName + "/run", verb: auth.Write, kind: "Upgrade",
 		summary: "Replace the program of all heads, one after the other; its content is uploaded before",
 		in:      reflect.TypeFor[trivet.UpgradeSpec](), out: reflect.TypeFor[trivet.Upgrade](), serve: h.runUpgrade})
-	add("pause", "Let no further head start again with the new program", func(ctx context.Context) (*trivet.Upgrade, error) {
-		return h.Heads.PauseUpgrade(ctx, true)
-	})
-	add("resume", "Let a paused upgrade go on", func(ctx context.Context) (*trivet.Upgrade, error) {
-		return h.Heads.PauseUpgrade(ctx, false)
-	})
+	pause := func(pause bool) func(context.Context) (*trivet.Upgrade, error) {
+		return func(ctx context.Context) (*trivet.Upgrade, error) { return h.Heads.PauseUpgrade(ctx, pause) }
+	}
+	add("pause", "Let no further head start again with the new program", pause(true))
+	add("resume", "Let a paused upgrade go on", pause(false))
 	add("rollback", "Let the heads go back to their former program", h.Heads.RollbackUpgrade)
 }
 

@@ -29,8 +29,8 @@ type upgradeResponse struct {
 	Status trivet.UpgradeStatus `json:"status,omitzero"`
 }
 
-// upgrade responds with the upgrade. What lets the caller start again is confirmed by a quorum first, and left out while
-// others are not well: one head starts again at a time.
+// upgrade responds with the upgrade. What lets the caller start again is confirmed by a quorum first, and left out
+// while others are not well: one head starts again at a time.
 func (s *Server) upgrade(r *http.Request, from auth.Peer, _ []byte) (any, error) {
 	u, err := s.Records.Upgrades.Get(trivet.UpgradeName)
 	starts := func() bool { return u.Status.Head == from.Name || u.Status.Phase == trivet.UpgradeReverted }

@@ -15,9 +15,9 @@ import (
 const witnessInterval = time.Second
 
 // RunWitness does what a full head does by its record: it reports where the other members reach it, and saves them.
-// While it knows no leader it queries the other heads whether it was removed, as it would not learn that from the store,
-// and returns the error of a removed head. It returns ErrRestart where it must start again, to use other CAs or another
-// program. ready returns why this head cannot write.
+// While it knows no leader it queries the other heads whether it was removed, as it would not learn that from the
+// store, and returns the error of a removed head. It returns ErrRestart where it must start again, to use other CAs or
+// another program. ready returns why this head cannot write.
 func (l *Local) RunWitness(ctx context.Context, own *program.Own, ready func(context.Context) error) error {
 	tick, follow := time.NewTicker(witnessInterval), time.NewTicker(followInterval)
 	defer tick.Stop()

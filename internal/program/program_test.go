@@ -213,13 +213,39 @@ func TestInstalledLast(t *testing.T) {
 	h.install("v10")
 	d, v := h.start()
 	h.want(v, "v10")
-	_, v = h.start()
+	d, v = h.start()
 	h.want(v, "v10")
+	if file, err := d.Next(); file != "" || err != nil { // as after a rotation of the CA
+		t.Errorf("v10 is replaced by %q, %v", file, err)
+	}
 	later := time.Now().Add(time.Hour)
 	h.must(d.Select(2, h.stage("v11")))
 	h.must(os.Chtimes(h.installed, later, later)) // the same size
 	_, v = h.start()
 	h.want(v, "v10")
+}
+
+// A program that was selected, and that a package replaced before it was confirmed, does not keep another one from
+// being selected, nor the same one in another upgrade.
+func TestSelectOverUnconfirmed(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	d, _ := h.start()
+	h.must(d.Select(1, h.stage("v2")))
+	h.install("v10")
+	d, v := h.start()
+	h.want(v, "v10")
+	h.must(d.Select(2, h.stage("v3")))
+	_, v = h.next(d)
+	h.want(v, "v3")
+	h.install("v11")
+	d, v = h.start()
+	h.want(v, "v11")
+	h.must(d.Select(3, digestOf(script("v3")))) // the same program again
+	_, v = h.next(d)
+	h.want(v, "v3")
+	_, v = h.start()
+	h.want(v, "v3")
 }
 
 // The same package, installed again, is installed last, too: it is another file with the same time.

@@ -158,6 +158,14 @@ var powerCuts = map[string]struct {
 		d.remove("a/b")
 		d.remove("a")
 	}, "", "a a/b=x"},
+	"a directory removed, synced": {func(d disk) {
+		d.mkdir("a")
+		d.write("a/b", "x", 0)
+		d.sync("a/b")
+		d.remove("a/b")
+		d.remove("a")
+		d.sync(".")
+	}, "", ""},
 }
 
 func TestPowerCut(t *testing.T) {

@@ -455,6 +455,26 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
+// A head that is named to go back, and dies, keeps neither the others from that nor the upgrade from ending.
+func TestDiesWhileGoingBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 5, false)
+	s.request(run)
+	s.want(s.until(400, hasEnded), trivet.UpgradeDone, newProgram)
+	s.request(func(u *trivet.UpgradeSpec) { u.Rollback = true })
+	s.until(60, func(u *trivet.Upgrade) bool { return u.Status.Head != "" })
+	b := s.box(s.record().Status.Head)
+	s.lose(b, true)
+	u := s.until(2000, hasEnded)
+	s.want(u, trivet.UpgradeReverted, oldProgram)
+	if !strings.Contains(u.Status.Cause, b.name+" does not respond, and goes back when it") {
+		t.Errorf("%s runs %s: %+v", b.name, b.running, u.Status)
+	}
+	s.lose(b, false)
+	s.until(60, func(*trivet.Upgrade) bool { return b.running == oldProgram })
+	s.want(s.record(), trivet.UpgradeReverted, oldProgram)
+}
+
 // A rollback right after a head was named does not let another one start while that does.
 func TestRollbackAtOnce(t *testing.T) {
 	t.Parallel()
@@ -588,7 +608,8 @@ func TestClusterVersion(t *testing.T) {
 	})
 	s.request(func(u *trivet.UpgradeSpec) { run(u); u.Release = "99.0" })
 	u := s.until(300, hasEnded)
-	if !u.InProgress() || !strings.Contains(u.Status.Reason, "of release "+string(trivet.CurrentRelease)+", and not 99.0") {
+	want := "of release " + string(trivet.CurrentRelease) + ", and not 99.0"
+	if !u.InProgress() || !strings.Contains(u.Status.Reason, want) {
 		t.Errorf("it is complete although the heads are of release %s: %+v", trivet.CurrentRelease, u.Status)
 	}
 	for _, name := range []string{"head0", "head1"} {
@@ -606,7 +627,7 @@ func TestClusterVersion(t *testing.T) {
 	if err != nil || site.Status.ClusterVersion != "99.0" {
 		t.Errorf("%+v, %v", site, err)
 	}
-	if text := enables("0.2", "0.3"); !strings.Contains(text, "is 0.3 instead of 0.2, which adds key, machine.spec.bmc.console") {
+	if text := enables("0.2", "0.3"); !strings.Contains(text, "is 0.3 instead of 0.2, which adds key, machine.spec.bmc") {
 		t.Errorf("%s", text)
 	}
 }
