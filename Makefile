@@ -22,7 +22,7 @@ RACE := CGO_ENABLED=1 -race
 
 # The groups of tests: one run of go test each. Packages of the second group own their addresses and namespaces.
 UNITS  = -- $(RACE) -timeout 30m -p 3 -parallel 4 $(UNIT)
-WHOLES = -- -timeout 30m -p 2 -parallel 4 $(WHOLE)
+WHOLES = -- -timeout 60m -p 2 -parallel 4 $(WHOLE)
 FAULTS = -- -timeout 60m ./test/cluster
 REAL   = -- -timeout 60m -parallel 2 ./test/e2e/...
 

@@ -28,17 +28,17 @@ func soak(t *testing.T) {
 	t.Parallel()
 }
 
-// killUntil kills heads by SIGKILL at random moments, one at a time, and starts each again, until something has ended.
-// Each kill is logged with its seed.
-func killUntil(t *testing.T, seed uint64, heads []*head, ended func() bool) (kills int) {
+// killUntil kills heads by SIGKILL at random moments within intervals, one at a time, and starts each again, until
+// something has ended.
+func killUntil(t *testing.T, seed uint64, interval time.Duration, heads []*head, ended func() bool) (kills int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
-	deadline := time.Now().Add(5 * time.Minute)
+	deadline := time.Now().Add(10 * time.Minute)
 	for !ended() {
 		if time.Now().After(deadline) {
 			t.Fatalf("seed %d: it has not ended", seed)
 		}
-		time.Sleep(time.Duration(random.Int64N(int64(5 * time.Second))))
+		time.Sleep(time.Duration(random.Int64N(int64(interval))))
 		h := heads[random.IntN(len(heads))]
 		h.Kill()
 		time.Sleep(time.Duration(random.Int64N(int64(time.Second))))
@@ -81,7 +81,7 @@ func TestRotationWhileHeadsAreKilled(t *testing.T) {
 			trivet.RotateRequest{Grace: new(trivet.Duration(time.Second))}); err != nil {
 			t.Fatal(err)
 		}
-		kills := killUntil(t, seed, all, func() bool {
+		kills := killUntil(t, seed, 5*time.Second, all, func() bool {
 			k, err := client.Of[trivet.Key](l.cl).Get(t.Context(), trivet.CAKey)
 			return err == nil && !k.Rotating()
 		})
@@ -124,8 +124,8 @@ func TestRecoveriesAreKilled(t *testing.T) {
 			args := []string{"recover", "--data-dir", h.Dir, "--advertise", h.Address, "--yes", form}
 			switch form {
 			case "--from-survivor":
-				if err := os.CopyFS(h.Dir, os.DirFS(h1.Dir)); err != nil {
-					t.Fatal(err)
+				if out, err := exec.Command("cp", "--archive", h1.Dir, h.Dir).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
 				}
 			case "--from-data-dir":
 				args = append(args, h2.Dir)
@@ -189,7 +189,8 @@ func TestUpgradeWhileHeadsAreKilled(t *testing.T) {
 	for seed := range uint64(seeds) {
 		h0.MustTrivet("upgrade", "run", programs[seed%2], "--yes", "--soak", "1s", "--no-wait")
 		var u *trivet.Upgrade
-		kills := killUntil(t, seed, all, func() bool {
+		// each start again waits until all were well for some seconds
+		kills := killUntil(t, seed, 25*time.Second, all, func() bool {
 			now, err := client.Of[trivet.Upgrade](l.cl).Get(t.Context(), trivet.UpgradeName)
 			u = now
 			return err == nil && !u.InProgress()
