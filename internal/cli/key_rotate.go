@@ -81,18 +81,9 @@ func (a *app) rotate(ctx context.Context, r *rotation) error {
 	if err != nil {
 		return err
 	}
-	if r.plan || !r.yes {
-		text, err := r.text(ctx, cl)
-		if err != nil {
-			return err
-		}
-		if r.plan {
-			fmt.Fprint(a.Out, text)
-			return nil
-		}
-		if err := a.confirm("rotate", text); err != nil {
-			return err
-		}
+	planned, err := a.planOrConfirm("rotate", r.plan, r.yes, func() (string, error) { return r.text(ctx, cl) })
+	if planned || err != nil {
+		return err
 	}
 	var done []*trivet.Key
 	for _, name := range r.names {

@@ -34,6 +34,20 @@ func (a *app) confirm(op, text string) error {
 	return askYes(op, a.In, a.Err)
 }
 
+// planOrConfirm prints the plan of an operation where only that is wanted, and else asks by it, unless yes is set.
+func (a *app) planOrConfirm(op string, plan, yes bool, text func() (string, error)) (planned bool, err error) {
+	if yes && !plan {
+		return false, nil
+	}
+	shown, err := text()
+	if err == nil && plan {
+		fmt.Fprint(a.Out, shown)
+	} else if err == nil {
+		err = a.confirm(op, shown)
+	}
+	return plan, err
+}
+
 // askYes fails unless "yes" is typed.
 func askYes(op string, in io.Reader, out io.Writer) error {
 	fmt.Fprint(out, "Type yes to continue: ")

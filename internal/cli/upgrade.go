@@ -2,21 +2,14 @@ package cli
 
 import (
 	"context"
-	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
-	"path/filepath"
-	"runtime"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/program"
 )
 
 // upgradeRun is what trivet upgrade run was called with.
@@ -101,18 +94,11 @@ func (a *app) runUpgrade(ctx context.Context, r *upgradeRun) error {
 	if err != nil {
 		return err
 	}
-	if r.plan || !r.yes {
-		text, err := upgradePlan(ctx, cl, files, version, r.soak)
-		if err != nil {
-			return err
-		}
-		if r.plan {
-			fmt.Fprint(a.Out, text)
-			return nil
-		}
-		if err := a.confirm("upgrade", text); err != nil {
-			return err
-		}
+	planned, err := a.planOrConfirm("upgrade", r.plan, r.yes, func() (string, error) {
+		return upgradePlan(ctx, cl, files, version, r.soak)
+	})
+	if planned || err != nil {
+		return err
 	}
 	spec := trivet.UpgradeSpec{Version: version.Version, Release: version.Release, Soak: trivet.Duration(r.soak)}
 	for _, f := range files {
@@ -130,131 +116,6 @@ func (a *app) runUpgrade(ctx context.Context, r *upgradeRun) error {
 		return a.showUpgrade(ctx, cl, u)
 	}
 	return a.waitUpgrade(ctx, cl, u)
-}
-
-// programFiles returns the programs in files, and their version: that of one which this computer can run.
-func programFiles(ctx context.Context, paths []string) (files []programFile, v program.Version, err error) {
-	for _, path := range paths {
-		arch, err := archOf(path)
-		if err != nil {
-			return nil, v, err
-		}
-		if slices.ContainsFunc(files, func(f programFile) bool { return f.arch == arch }) {
-			return nil, v, &trivet.Error{Op: "upgrade", Name: path,
-				Err: fmt.Errorf("%w: there is another file for %s", trivet.ErrInvalid, arch)}
-		}
-		files = append(files, programFile{path, arch})
-	}
-	i := slices.IndexFunc(files, func(f programFile) bool { return f.arch == runtime.GOARCH && runtime.GOOS == "linux" })
-	if i < 0 {
-		return nil, v, &trivet.Error{Op: "upgrade", Hint: "run the command on a computer with Linux for " + files[0].arch +
-			", such as a head", Err: fmt.Errorf("%w: no file has a program that this computer can run for its version",
-			trivet.ErrInvalid)}
-	}
-	path, err := filepath.Abs(files[i].path)
-	if err == nil {
-		v, err = program.VersionOf(ctx, path)
-	}
-	if err != nil {
-		return nil, v, &trivet.Error{Op: "upgrade", Name: files[i].path, Err: err,
-			Hint: "pass a program of release 0.3.1 or later, as bin/trivet or /usr/bin/trivet of its package"}
-	}
-	return files, v, nil
-}
-
-// archOf returns the architecture of a program in a file.
-func archOf(path string) (string, error) {
-	f, err := elf.Open(path)
-	var malformed *elf.FormatError
-	if errors.As(err, &malformed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("%w: it is no program for Linux", trivet.ErrInvalid)
-	}
-	if err != nil {
-		return "", &trivet.Error{Op: "upgrade", Name: path, Err: err,
-			Hint: "pass the file of the program, not that of a package"}
-	}
-	defer f.Close()
-	switch f.Machine {
-	case elf.EM_X86_64:
-		return "amd64", nil
-	case elf.EM_AARCH64:
-		return "arm64", nil
-	}
-	return "", &trivet.Error{Op: "upgrade", Name: path, Err: fmt.Errorf("%w: it is a program for %s; heads are %s",
-		trivet.ErrInvalid, f.Machine, strings.Join(trivet.ArchitecturesOfHeads(), " or "))}
-}
-
-// upgradePlan says what an upgrade does.
-func upgradePlan(ctx context.Context, cl *client.Client, files []programFile, v program.Version, soak time.Duration) (
-	string, error) {
-	cluster, err := cl.Cluster(ctx)
-	if err != nil {
-		return "", err
-	}
-	site, err := client.Of[trivet.Site](cl).Get(ctx, trivet.SiteName)
-	if err != nil && !errors.Is(err, trivet.ErrNotFound) {
-		return "", err
-	}
-	var reached trivet.Release
-	if err == nil {
-		reached = site.Status.ClusterVersion
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "heads: the program is replaced by version %s of release %s, for", printable(v.Version),
-		printable(string(v.Release)))
-	for _, f := range files {
-		fmt.Fprintf(&b, " %s", f.arch)
-	}
-	fmt.Fprint(&b, "\n  all heads get it first, and run it for its version; then each starts again by itself:\n")
-	heads := slices.Clone(cluster.Heads)
-	slices.SortStableFunc(heads, func(x, y trivet.HeadView) int { return upgradeRank(x) - upgradeRank(y) })
-	first := true
-	for i, h := range heads {
-		fmt.Fprintf(&b, "  %d. %s (%s), now %s", i+1, printable(h.Name), upgradeRole(h), printable(h.Version))
-		if first && upgradeRank(h) > 0 && len(heads)-i > 1 {
-			first = false
-			fmt.Fprintf(&b, "; it must be well for %s before the next one", graceText(trivet.Duration(soak)))
-		}
-		fmt.Fprintln(&b)
-	}
-	for _, h := range heads {
-		if h.State == "down" || h.State == "joining" || h.State == "removing" {
-			fmt.Fprintf(&b, "It waits for %s, which is %s\n", printable(h.Name), h.State)
-		}
-	}
-	switch {
-	case v.Release.Compare(reached) > 0:
-		fmt.Fprintf(&b, "At the end the cluster's version is raised from %s to %s: what that adds is used from then on, and "+
-			"the heads cannot go back\n", orDefault(string(reached), "none"), v.Release)
-	case v.Release.Compare(reached) == 0:
-		fmt.Fprintf(&b, "The cluster's version stays %s: trivet upgrade rollback works afterwards, too\n", reached)
-	default:
-		return "", &trivet.Error{Op: "upgrade", Err: fmt.Errorf("%w: %s is of release %s, and the cluster uses what release "+
-			"%s added", trivet.ErrInvalid, v.Version, v.Release, reached),
-			Hint: "upgrade to that release, or a later one"}
-	}
-	return b.String(), nil
-}
-
-// upgradeRank orders heads as an upgrade does.
-func upgradeRank(h trivet.HeadView) int {
-	switch {
-	case h.Role == trivet.RoleWitness:
-		return 0
-	case h.State == "leader":
-		return 2
-	}
-	return 1
-}
-
-func upgradeRole(h trivet.HeadView) string {
-	switch {
-	case h.Role == trivet.RoleWitness:
-		return "witness"
-	case h.State == "leader":
-		return "leader of the store"
-	}
-	return "full head"
 }
 
 func (a *app) upgradeStatus() *cobra.Command {
@@ -335,114 +196,4 @@ func (a *app) upgradeRollback() *cobra.Command {
 	c.Flags().BoolVar(&noWait, "no-wait", false, "request the rollback and exit")
 	a.outputForms(c, "table", "json", "yaml")
 	return c
-}
-
-// waitUpgrade waits until an upgrade has ended, and prints its progress. It fails where the heads went back although
-// that was not requested.
-func (a *app) waitUpgrade(ctx context.Context, cl *client.Client, u *trivet.Upgrade) error {
-	last := ""
-	for e, err := range client.Of[trivet.Upgrade](cl).Watch(ctx, client.WatchOptions{Names: []string{u.Name}}) {
-		if ctx.Err() != nil {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		now, ok := e.Record.(*trivet.Upgrade)
-		if !ok || e.Type != client.Put || now.Spec.Run < u.Spec.Run || now.Generation < u.Generation {
-			continue
-		}
-		if text := upgradeText(now); text != last {
-			last = text
-			fmt.Fprintln(a.Err, text)
-		}
-		if now.InProgress() {
-			continue
-		}
-		if err := a.showUpgrade(ctx, cl, now); err != nil {
-			return err
-		}
-		if now.Status.Phase == trivet.UpgradeReverted && !now.Spec.Rollback {
-			return &trivet.Error{Op: "upgrade", Err: fmt.Errorf("%w: %s", trivet.ErrConflict, now.Status.Cause),
-				Hint: "the heads run their former program; look into the log of the head that is named"}
-		}
-		return nil
-	}
-	fmt.Fprintln(a.Err, "the heads continue; to check it: trivet upgrade status")
-	return ExitError(130)
-}
-
-// upgradeText is the state of an upgrade in one line.
-func upgradeText(u *trivet.Upgrade) string {
-	st := &u.Status
-	if st.Run != u.Spec.Run {
-		return strings.TrimSuffix(printable(u.Spec.Version)+": requested; "+printable(st.Reason), "; ")
-	}
-	text := fmt.Sprintf("%s: %s", printable(u.Spec.Version), st.Phase)
-	if u.Spec.Rollback && st.Phase != trivet.UpgradeReverting && st.Phase != trivet.UpgradeReverted {
-		text += ", and is to be rolled back"
-	}
-	for _, part := range []string{st.Cause, st.Reason} {
-		if part != "" {
-			text += "; " + printable(part)
-		}
-	}
-	if st.Head != "" && st.Reason == "" {
-		text += "; " + printable(st.Head) + " starts again"
-	}
-	return text
-}
-
-// upgradeView is an upgrade with the programs of the heads.
-type upgradeView struct {
-	*trivet.Upgrade
-	Heads []upgradeHead `json:"heads"`
-}
-
-type upgradeHead struct {
-	Name    string              `json:"name"`
-	Version string              `json:"version"`
-	Program *trivet.HeadProgram `json:"program,omitempty"`
-}
-
-func (a *app) showUpgrade(ctx context.Context, cl *client.Client, u *trivet.Upgrade) error {
-	heads, _, err := client.Of[trivet.Head](cl).List(ctx, client.ListOptions{})
-	if err != nil {
-		return err
-	}
-	view := upgradeView{Upgrade: u}
-	for _, h := range heads {
-		if h.Status.State != trivet.HeadRemoved {
-			view.Heads = append(view.Heads, upgradeHead{h.Name, h.Status.Version, h.Status.Program})
-		}
-	}
-	slices.SortFunc(view.Heads, func(x, y upgradeHead) int { return byNumber(x.Name, y.Name) })
-	if a.output != "table" {
-		return a.showValue(view)
-	}
-	fmt.Fprintln(a.Out, upgradeText(u))
-	rows := [][]string{{"HEAD", "VERSION", "PROGRAM"}}
-	for _, h := range view.Heads {
-		rows = append(rows, []string{printable(h.Name), printable(h.Version), printable(programText(u, h.Program))})
-	}
-	return align(a.Out, rows)
-}
-
-// programText says how far a head is.
-func programText(u *trivet.Upgrade, p *trivet.HeadProgram) string {
-	if p == nil || p.Run != u.Spec.Run {
-		return ""
-	}
-	blob, ok := u.Spec.ProgramFor(p.Arch)
-	switch {
-	case p.Manual:
-		return "is replaced on its host (--no-upgrades)"
-	case p.Failed:
-		return "former: " + p.Problem
-	case ok && p.Running == blob.Digest:
-		return "new"
-	case p.Staged:
-		return "former; it has the new one"
-	}
-	return strings.TrimSuffix("former: "+p.Problem, ": ")
 }

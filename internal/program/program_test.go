@@ -97,6 +97,15 @@ func (h *host) next(d *Dir) (*Dir, string) {
 	return h.run(file)
 }
 
+// upgraded is the process of a version that was selected and confirmed.
+func (h *host) upgraded(d *Dir, upgrade int64, version string) *Dir {
+	h.Helper()
+	h.must(d.Select(upgrade, h.stage(version)))
+	d, _ = h.next(d)
+	h.must(d.Confirm())
+	return d
+}
+
 func (h *host) must(err error) {
 	h.Helper()
 	if err != nil {
@@ -207,9 +216,7 @@ func TestInstalledLast(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	d, _ := h.start()
-	h.must(d.Select(1, h.stage("v2")))
-	d, _ = h.next(d)
-	h.must(d.Confirm())
+	d = h.upgraded(d, 1, "v2")
 	h.install("v10")
 	d, v := h.start()
 	h.want(v, "v10")
@@ -268,13 +275,9 @@ func TestPackageBetween(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	d, _ := h.start()
-	h.must(d.Select(1, h.stage("v2")))
-	d, _ = h.next(d)
-	h.must(d.Confirm())
+	d = h.upgraded(d, 1, "v2")
 	h.install("v10")
-	h.must(d.Select(2, h.stage("v3")))
-	d, _ = h.next(d)
-	h.must(d.Confirm())
+	d = h.upgraded(d, 2, "v3")
 	_, v := h.start()
 	h.want(v, "v3")
 }
@@ -284,9 +287,7 @@ func TestStartByHand(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	d, _ := h.start()
-	h.must(d.Select(1, h.stage("v2")))
-	d, _ = h.next(d)
-	h.must(d.Confirm())
+	d = h.upgraded(d, 1, "v2")
 	other := filepath.Join(t.TempDir(), "other")
 	h.must(os.WriteFile(other, []byte(script("other")), 0o700))
 	if file, err := Open(h.data, other).Start(); file != "" || err != nil {

@@ -28,7 +28,8 @@ const shared = "10.98.0.9"
 func TestPackage(t *testing.T) {
 	testhead.RequireRoot(t)
 	srv := t.TempDir()
-	first, second := buildTwice(t, srv, "v0.3.1-test1"), build(t, srv, "v0.3.1-test2", "export SOURCE_DATE_EPOCH=1900000000")
+	first := buildTwice(t, srv, "v0.3.1-test1")
+	second := build(t, srv, "v0.3.1-test2", "export SOURCE_DATE_EPOCH=1900000000")
 	root := cleanRoot(t)
 	var heads []*container
 	for i, namespace := range network(t, 3) {

@@ -144,7 +144,8 @@ func TestRecoveriesAreKilled(t *testing.T) {
 	}
 }
 
-// runKilled runs a command, which is killed at a random moment up to four times, until it has succeeded, or is complete.
+// runKilled runs a command, which is killed at a random moment up to four times, until it has succeeded, or is
+// complete.
 func runKilled(t *testing.T, random *rand.Rand, complete func() bool, args ...string) (kills int) {
 	t.Helper()
 	for ; kills < 4; kills++ {

@@ -72,8 +72,8 @@ func TestUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if first, second := strings.Index(out, "head2 starts"), strings.Index(out, "head1 starts"); first < 0 || second < first ||
-		strings.Index(out, "head0 starts") < first {
+	first := strings.Index(out, "head2 starts")
+	if first < 0 || strings.Index(out, "head1 starts") < first || strings.Index(out, "head0 starts") < first {
 		t.Errorf("the witness is not the first:\n%s", out)
 	}
 	if again, err := h0.upgrade(next); err != nil {

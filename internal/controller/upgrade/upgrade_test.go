@@ -627,7 +627,8 @@ func TestClusterVersion(t *testing.T) {
 	if err != nil || site.Status.ClusterVersion != "99.0" {
 		t.Errorf("%+v, %v", site, err)
 	}
-	if text := enables("0.2", "0.3"); !strings.Contains(text, "is 0.3 instead of 0.2, which adds key, machine.spec.bmc") {
+	adds := "is 0.3 instead of 0.2, which adds key, machine.spec.bmc.console"
+	if text := enables("0.2", "0.3"); !strings.Contains(text, adds) {
 		t.Errorf("%s", text)
 	}
 }
