@@ -199,7 +199,7 @@ func (m *Member) startEtcd(ctx context.Context, c *embed.Config) (*embed.Etcd, e
 				started <- result{nil, fmt.Errorf("%w: panic: %v", errFatal, p)}
 			}
 		}()
-		etcd, err := embed.StartEtcd(c)
+		etcd, err := startKnown(ctx, c)
 		started <- result{etcd, err}
 	}()
 	select {
@@ -211,6 +211,28 @@ func (m *Member) startEtcd(ctx context.Context, c *embed.Config) (*embed.Etcd, e
 	case <-ctx.Done():
 		m.aborted = true
 		return nil, context.Cause(ctx)
+	}
+}
+
+// joinTries and joinRetry bound how long a member that joins waits until the others know it.
+const (
+	joinTries = 100
+	joinRetry = 100 * time.Millisecond
+)
+
+// startKnown starts etcd. A member that joins compares the members that it was given with those that another one knows.
+// Where that one has not applied yet that this one was added, etcd fails, and is started again.
+func startKnown(ctx context.Context, c *embed.Config) (*embed.Etcd, error) {
+	for try := 1; ; try++ {
+		etcd, err := embed.StartEtcd(c)
+		if err == nil || try == joinTries || !strings.Contains(err.Error(), "error validating peerURLs") {
+			return etcd, err
+		}
+		select {
+		case <-time.After(joinRetry):
+		case <-ctx.Done():
+			return nil, err
+		}
 	}
 }
 

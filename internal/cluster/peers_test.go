@@ -7,8 +7,10 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -305,6 +307,31 @@ func TestTermWithoutQuorum(t *testing.T) {
 	}
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("1000 later calls took %v", took)
+	}
+}
+
+// A member that has not applied yet that another was added answers that one with the members of before.
+func TestJoinByAMemberThatIsBehind(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first := s.node("head0")
+	s.run(first)
+	s.eventually("a leader", first.WaitLeader)
+	before := httptest.NewRecorder()
+	first.PeerHandler().ServeHTTP(before, httptest.NewRequest(http.MethodGet, "/members", nil))
+	var behind atomic.Int32
+	current := first.server.Handler
+	first.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/members" || behind.Add(1) > 3 {
+			current.ServeHTTP(w, r)
+			return
+		}
+		maps.Copy(w.Header(), before.Header())
+		_, _ = w.Write(before.Body.Bytes())
+	})
+	s.join(first, "head1")
+	if n := behind.Load(); n <= 3 {
+		t.Errorf("the members were asked for %d times, want more than 3", n)
 	}
 }
 
