@@ -19,12 +19,8 @@ const currentInterval = 5 * time.Second
 
 // watchCurrent writes that file while the member is connected to a quorum.
 func (m *Member) watchCurrent(dir string) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := m.untilClosing()
 	defer cancel()
-	m.running.Go(func() {
-		<-m.closing
-		cancel()
-	})
 	tick := time.NewTicker(currentInterval)
 	defer tick.Stop()
 	for {
@@ -37,6 +33,19 @@ func (m *Member) watchCurrent(dir string) {
 		case <-tick.C:
 		}
 	}
+}
+
+// untilClosing returns a context that ends when the member is closed.
+func (m *Member) untilClosing() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	m.running.Go(func() {
+		select {
+		case <-m.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, cancel
 }
 
 // noteCurrent reads twice: what the first one found applied is in the log when the second one is answered. After a

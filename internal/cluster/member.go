@@ -71,6 +71,9 @@ const (
 	MaxHeartbeat = 5 * time.Second
 )
 
+// maxLearners is how many members may be learners: a standby, and one that joins.
+const maxLearners = 2
+
 // startDefragment is how many MiB the store's file must become smaller by for it to be defragmented at the start. A
 // witness is defragmented only then.
 const startDefragment = 1024
@@ -157,6 +160,7 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	m.running.Go(func() { m.watchDisk(cfg.Dir, cfg.Logger) })
 	m.running.Go(m.watchData)
 	m.running.Go(func() { m.watchCurrent(cfg.Dir) })
+	m.running.Go(m.watchLeader)
 	m.space.reserve.keep()
 	m.running.Go(func() { m.space.reserve.watch(m.closing) })
 	return m, nil
@@ -262,6 +266,7 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	// Raft keeps this many entries in memory. A start replays those since the last snapshot: while more than 5000 are
 	// left, etcd refuses its own first write and retries it without delay.
 	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, cmp.Or(cfg.Snapshots, 2500)
+	c.MaxLearners = maxLearners
 	// A member compares its data with that of the others when it starts, and the leader that of all after compactions.
 	c.ForceNewCluster = cfg.alone
 	features := "InitialCorruptCheck=true,CompactHashCheck=true"

@@ -369,6 +369,45 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
+// learner starts a single member, and a learner of it.
+func (s *site) learner() (first, learner *node) {
+	s.Helper()
+	first = s.node("head0")
+	s.run(first)
+	s.eventually("a leader", first.WaitLeader)
+	learner = s.node("head1")
+	s.eventually("add", func(ctx context.Context) (err error) {
+		_, learner.cfg.Join, err = first.Add(ctx, learner.cfg.URL)
+		return err
+	})
+	s.run(learner)
+	s.eventually("catch up", learner.CatchUp)
+	if !learner.IsLearner() {
+		s.Fatal("it is no learner")
+	}
+	return first, learner
+}
+
+// A learner notices that the leader does not respond any more, and that it does again.
+func TestLearnerForgetsALostLeader(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first, learner := s.learner()
+	first.running.Store(nil)
+	first.Close()
+	s.eventually("no leader", func(context.Context) error {
+		if learner.HasLeader() {
+			return errors.New("it takes the leader for alive")
+		}
+		return nil
+	})
+	s.run(first)
+	s.eventually("a leader again", learner.WaitLeader)
+	if _, err := learner.Client().Put(t.Context(), "k", "v"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestReadsWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	_, m := three(t)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,11 +11,15 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/types"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/trivet-project/trivet"
 )
@@ -93,8 +98,8 @@ func lastWritten(dir string) (last time.Time, err error) {
 	return last, err
 }
 
-// commitAll makes a log end where its last whole entry does, and all of its entries committed. etcd, which is made to
-// continue alone by it, would drop those that are not.
+// commitAll makes a log end where its last whole entry does, all of its entries committed, and its member a voter. etcd,
+// which is made to continue alone by it, would drop entries that are not committed.
 func commitAll(dir string) (torn bool, err error) {
 	snaps, err := wal.ValidSnapshotEntries(zap.NewNop(), dir)
 	if err == nil && len(snaps) == 0 {
@@ -125,13 +130,37 @@ func commitFrom(dir string, snap *walpb.Snapshot) error {
 	if err != nil {
 		return err
 	}
-	_, state, entries, err := w.ReadAll()
-	if err == nil && len(entries) > 0 && entries[len(entries)-1].GetIndex() > state.GetCommit() {
-		last := entries[len(entries)-1]
-		err = w.Save(&raftpb.HardState{Term: new(max(state.GetTerm(), last.GetTerm())), Vote: new(state.GetVote()),
-			Commit: new(last.GetIndex())}, nil)
+	metadata, state, entries, err := w.ReadAll()
+	if err == nil {
+		last := &raftpb.Entry{Index: new(snap.GetIndex()), Term: new(snap.GetTerm())}
+		if len(entries) > 0 {
+			last = entries[len(entries)-1]
+		}
+		var vote *raftpb.Entry
+		if vote, err = promotion(metadata, last); err == nil {
+			err = w.Save(&raftpb.HardState{Term: new(max(state.GetTerm(), last.GetTerm())), Vote: new(state.GetVote()),
+				Commit: new(vote.GetIndex())}, []*raftpb.Entry{vote})
+		}
 	}
 	return errors.Join(err, w.Close())
+}
+
+// promotion returns the entry after the last one that makes the member of a log a voter: a learner cannot continue
+// alone. Where it is one already, the entry changes nothing.
+func promotion(metadata []byte, last *raftpb.Entry) (*raftpb.Entry, error) {
+	var m etcdserverpb.Metadata
+	if err := proto.Unmarshal(metadata, &m); err != nil || m.GetNodeID() == 0 {
+		return nil, fmt.Errorf("%w: it names no member: %v", trivet.ErrInvalid, err)
+	}
+	change := membership.ConfigChangeContext{Member: membership.Member{ID: types.ID(m.GetNodeID())}, IsPromote: true}
+	text, err := json.Marshal(change)
+	if err != nil {
+		return nil, err
+	}
+	data, err := proto.Marshal(&raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(m.GetNodeID()),
+		Context: text})
+	return &raftpb.Entry{Type: raftpb.EntryConfChange.Enum(), Term: new(last.GetTerm()), Index: new(last.GetIndex() + 1),
+		Data: data}, err
 }
 
 // copyTree copies a directory with its files to one that does not exist, and writes them to the disk.

@@ -117,6 +117,48 @@ func TestSalvage(t *testing.T) {
 	}
 }
 
+// What is salvaged of a learner is all that it had, and continues alone, though a learner never does.
+func TestSalvageLearner(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first, learner := s.learner()
+	for i := range 20 {
+		if _, err := first.Client().Put(t.Context(), fmt.Sprint("/k", i), "v"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.eventually("catch up", learner.CatchUp)
+	revision := learner.Revision()
+	learner.running.Store(nil)
+	learner.Close()
+	first.running.Store(nil)
+	first.Close()
+	salvaged, err := cluster.Salvage(t.Context(), learner.cfg.Dir, filepath.Join(t.TempDir(), "salvaged"),
+		cluster.Config{Name: "head1", Heartbeat: storetest.Heartbeat})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(salvaged.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cfg := cluster.Config{Dir: filepath.Join(t.TempDir(), "store"), Name: "r", Heartbeat: storetest.Heartbeat,
+		Jump: 1 << 40, Reserve: -1}
+	if err := cluster.Restore(t.Context(), cfg, f); err != nil {
+		t.Fatal(err)
+	}
+	m, err := cluster.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	got, err := m.Client().Get(t.Context(), "/k", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil || got.Count != 20 || m.Revision() < revision+cfg.Jump {
+		t.Errorf("%+v, %v, at revision %d; want 20 values of %d", got, err, m.Revision(), revision)
+	}
+}
+
 func checkSalvaged(t *testing.T, cfg cluster.Config, revision, jump int64, torn bool) {
 	t.Helper()
 	m, err := cluster.Start(t.Context(), cfg)
