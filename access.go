@@ -122,7 +122,7 @@ func (t *Token) Validate() error {
 	if t.Spec.Join == "" {
 		p.need("spec.account", t.Spec.Account)
 	}
-	p.oneOf("spec.join", t.Spec.Join, "", RoleVoter, RoleWitness)
+	p.oneOf("spec.join", t.Spec.Join, "", RoleVoter, RoleStandby, RoleWitness)
 	p.need("spec.hash", t.Spec.Hash)
 	return p.err()
 }

@@ -31,10 +31,18 @@ type TokenResponse struct {
 
 // JoinTokenRequest asks for a token that lets one head join the cluster.
 type JoinTokenRequest struct {
-	Role     string   `json:"role,omitempty"` // "voter" or "witness"; with Replace, the old head's
+	Role     string   `json:"role,omitempty"` // "voter", "standby" or "witness"; with Replace, the old head's
 	Lifetime Duration `json:"lifetime,omitempty"`
 	// Replace is the head that is removed when the new one joins.
 	Replace string `json:"replace,omitempty"`
+}
+
+// HeadSettings is what people set of a head. It replaces what was set before.
+type HeadSettings struct {
+	// Revision is that of the record that was read: a later one is not replaced. 0: it is not compared.
+	Revision int64     `json:"revision,omitempty"`
+	BMC      *BMC      `json:"bmc,omitempty"`      // [HeadSpec.BMC]; nil: none
+	Takeover *Takeover `json:"takeover,omitempty"` // [HeadSpec.Takeover]; nil: none
 }
 
 // JoinTokenResponse is the only response that holds the join token itself.

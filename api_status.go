@@ -102,6 +102,9 @@ type OwnFacts struct {
 	BlobsMissing int      `json:"blobsMissing"`      // blobs that records refer to and that it does not hold
 	Missing      []string `json:"missing,omitempty"` // their digests, bounded in number
 
+	// Takeover is what it needs to take over from the other full head; nil: that is not requested.
+	Takeover *TakeoverFacts `json:"takeover,omitempty"`
+
 	// Probes are what it found by a synthetic boot in each network that it has an address in.
 	Probes []ProbeFacts `json:"probes,omitempty"`
 
@@ -109,6 +112,14 @@ type OwnFacts struct {
 	OverdueRuns []string `json:"overdueRuns,omitempty"` // their names, bounded in number
 	Silent      int      `json:"silent,omitempty"`      // runs whose agents are not heard
 	SilentRuns  []string `json:"silentRuns,omitempty"`  // their names, bounded in number
+}
+
+// TakeoverFacts is what a head that may take over knows of that.
+type TakeoverFacts struct {
+	After Duration `json:"after"`          // without a quorum
+	From  string   `json:"from,omitempty"` // the other full head; empty: there is none, or several
+	// Problem is why it could not take over at the last check, about once a minute; empty: it could.
+	Problem string `json:"problem,omitempty"`
 }
 
 // CertificateFacts is a certificate that a head uses.

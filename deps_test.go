@@ -58,7 +58,7 @@ var layers = []layer{
 			"internal/console", "internal/health", "internal/maintenance", "internal/membership", "internal/presence",
 			"internal/replica",
 		},
-		{"internal/recovery"},
+		{"internal/recovery", "internal/takeover"},
 	}},
 	{"surfaces", [][]string{{
 		"internal/api", "internal/netboot", "internal/controller/backup", "internal/controller/blobs", "internal/controller/collect",
@@ -80,7 +80,7 @@ var layers = []layer{
 		{"internal/testhead", "test/faultfs", "test/e2e/debimage"},
 		{"internal/lab/vm/vmtest"},
 		{
-			"test/bench", "test/cluster", "test/dashboards", "test/deb", "test/demo", "test/e2e",
+			"test/ansible", "test/bench", "test/cluster", "test/dashboards", "test/deb", "test/demo", "test/e2e",
 			"test/e2e/debimage/build", "test/gotest", "test/guide", "test/head", "test/heads", "test/newrecord",
 			"test/release", "test/s3",
 		},

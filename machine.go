@@ -251,7 +251,12 @@ func (m *Machine) Validate() error {
 		}
 	}
 	p.max("spec.kernelArgs", len(m.Spec.KernelArgs), 32)
-	if b := m.Spec.BMC; b != nil {
+	m.Spec.BMC.validate(&p)
+	return p.err()
+}
+
+func (b *BMC) validate(p *problems) {
+	if b != nil {
 		p.oneOf("spec.bmc.protocol", b.Protocol, "ipmi", "redfish", "exec")
 		if b.Protocol == "exec" {
 			p.need("spec.bmc.command", b.Command)
@@ -268,7 +273,6 @@ func (m *Machine) Validate() error {
 		p.need("spec.bmc.secret", b.Secret)
 		p.clusterRef("spec.bmc.secret", b.Secret)
 	}
-	return p.err()
 }
 
 // checkNICs checks the ports by themselves.

@@ -15,6 +15,8 @@ type Recovered struct {
 	DataTime time.Time `json:"dataTime"` // by the clock of the head that saved them
 	Revision int64     `json:"revision"` // the last one of these records
 	Head     string    `json:"head"`     // the first head since then
+	// Cause is why that head took over by itself; empty: it was done by an operator.
+	Cause string `json:"cause,omitempty"`
 }
 
 // What an operator decides about a provision that a recovery has frozen.

@@ -60,7 +60,8 @@ var References = []Reference{
 	refer("spec.platform", "Platform", DeletionForced, func(m *Machine) []Target {
 		return target(m.Spec.Platform, nil)
 	}),
-	refer("spec.bmc.secret", "Secret", DeletionForced, bmcSecret),
+	refer("spec.bmc.secret", "Secret", DeletionForced, func(m *Machine) []Target { return bmcSecret(m.Spec.BMC) }),
+	refer("spec.bmc.secret", "Secret", DeletionForced, func(h *Head) []Target { return bmcSecret(h.Spec.BMC) }),
 	required(refer("spec.webhook.secret", "Secret", DeletionRefused, webhookSecret)),
 	required(refer("spec.mail.secret", "Secret", DeletionRefused, mailSecret)),
 	refer("status.head", "Head", DeletionIgnored, func(n *Notifier) []Target { return target(n.Status.Head, nil) }),
@@ -166,11 +167,11 @@ func target(name string, uid *string) []Target {
 	return []Target{{name, uid}}
 }
 
-func bmcSecret(m *Machine) []Target {
-	if m.Spec.BMC == nil {
+func bmcSecret(b *BMC) []Target {
+	if b == nil {
 		return nil
 	}
-	return target(m.Spec.BMC.Secret, nil)
+	return target(b.Secret, nil)
 }
 
 func webhookSecret(n *Notifier) []Target {

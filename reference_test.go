@@ -15,6 +15,7 @@ var notReferences = map[string]string{
 	"MAC.spec.mac":                      "",
 	"Machine.spec.nics.mac":             "the MAC's record is written with it",
 	"Machine.spec.bmc.address":          "a host",
+	"Head.spec.bmc.address":             "a host",
 	"Machine.status.intent.head":        "who wrote it",
 	"Machine.status.inventory.nics.mac": "hardware",
 	"Address.spec.mac":                  "a port, which has no record if its machine is unknown",

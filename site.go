@@ -1,6 +1,7 @@
 package trivet
 
 import (
+	"fmt"
 	"net/netip"
 	"regexp"
 	"time"
@@ -100,17 +101,57 @@ type Head struct {
 	Status HeadStatus `json:"status,omitzero"`
 }
 
-// The roles of heads. A voter is a full head. A witness only votes: it serves nothing and holds no keys.
+// The roles of heads. A voter is a full head. A standby is one that does not vote: it follows the voters, which do not
+// wait for it. A witness only votes: it serves nothing and holds no keys.
 const (
 	RoleVoter   = "voter"
+	RoleStandby = "standby"
 	RoleWitness = "witness"
 )
+
+// StandbyRelease is the release since which a head may be a standby. A head of an earlier one would let it vote.
+const StandbyRelease Release = "0.3.1"
 
 // HeadSpec is the desired state of a head.
 type HeadSpec struct {
 	Role string `json:"role,omitempty"` // empty: RoleVoter
 	// Remove removes the head from the cluster for good.
 	Remove bool `json:"remove,omitempty"`
+	// BMC is that of its host: another head makes sure by it that this one is off, before it takes over.
+	BMC *BMC `json:"bmc,omitempty"`
+	// Takeover lets it go on alone, by itself, where the only other full head is lost; nil: an operator decides.
+	Takeover *Takeover `json:"takeover,omitempty"`
+}
+
+// Takeover is when a head goes on alone.
+type Takeover struct {
+	// After is for how long there must have been no quorum: 30 s to 1 hour.
+	After Duration `json:"after"`
+	// Reach are IPv4 addresses, such as those of routers, of which one must respond to an ICMP echo request: a head that
+	// is cut off itself must not power off the other one.
+	Reach []netip.Addr `json:"reach"`
+}
+
+// The bounds of a takeover.
+const (
+	MinTakeover = Duration(30 * time.Second)
+	MaxTakeover = Duration(time.Hour)
+	MaxReach    = 8 // addresses
+)
+
+func (t *Takeover) validate(p *problems) {
+	if t.After < MinTakeover || t.After > MaxTakeover {
+		p.add("spec.takeover.after", "is %s; %s to %s", t.After, MinTakeover, MaxTakeover)
+	}
+	if len(t.Reach) == 0 {
+		p.add("spec.takeover.reach", "names no address; name one that does not depend on the other head, as of a router")
+	}
+	p.max("spec.takeover.reach", len(t.Reach), MaxReach)
+	for i, a := range t.Reach {
+		if !a.Is4() || a.IsUnspecified() || a.IsMulticast() {
+			p.add(fmt.Sprintf("spec.takeover.reach[%d]", i), "%s must be the IPv4 address of a host", a)
+		}
+	}
 }
 
 // HeadState is the state of a head's membership.
@@ -119,7 +160,7 @@ type HeadState string
 // The states of a head.
 const (
 	HeadJoining HeadState = "joining" // its member was added and is catching up
-	HeadMember  HeadState = "member"  // its member is a voter
+	HeadMember  HeadState = "member"  // its member is a voter, or the one of a standby
 	HeadRemoved HeadState = "removed" // it was removed; the name is not used again
 )
 
@@ -188,6 +229,9 @@ func (h *Head) Serves() bool {
 	return h.Spec.Role != RoleWitness && !h.Spec.Remove && h.Status.State != HeadRemoved
 }
 
+// Votes reports whether the head is a full head that votes and is not being removed, once it has joined.
+func (h *Head) Votes() bool { return h.Serves() && h.Spec.Role != RoleStandby }
+
 // recoveryKeyForm is the form of an X25519 recipient of age.
 var recoveryKeyForm = regexp.MustCompile(`^age1[02-9ac-hj-np-z]{58}$`)
 
@@ -227,6 +271,13 @@ func (s *Site) Validate() error {
 func (h *Head) Validate() error {
 	var p problems
 	p.name(h.Name)
-	p.oneOf("spec.role", h.Spec.Role, "", RoleVoter, RoleWitness)
+	p.oneOf("spec.role", h.Spec.Role, "", RoleVoter, RoleStandby, RoleWitness)
+	h.Spec.BMC.validate(&p)
+	if t := h.Spec.Takeover; t != nil {
+		t.validate(&p)
+		if h.Spec.Role == RoleWitness {
+			p.add("spec.takeover", "is not for a witness, which has no keys")
+		}
+	}
 	return p.err()
 }

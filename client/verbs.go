@@ -130,8 +130,8 @@ func (c *Client) Progress(ctx context.Context, machine string) (p *trivet.Progre
 	return p, err
 }
 
-// IssueJoin creates a token that lets one head join the cluster in a role, "voter" or "witness"; 0 means the default
-// lifetime of the cluster. It is returned only once.
+// IssueJoin creates a token that lets one head join the cluster in a role: "voter", "standby" or "witness". 0 means the
+// default lifetime of the cluster. It is returned only once.
 func (c *Client) IssueJoin(
 	ctx context.Context, role string, life time.Duration,
 ) (token string, expires time.Time, err error) {
@@ -239,6 +239,21 @@ func (c *Client) upgrade(ctx context.Context, verb string, body []byte) (*trivet
 	path := "/v1/upgrades/" + trivet.UpgradeName + "/" + verb
 	_, err := c.json(ctx, call{method: http.MethodPost, path: path, body: body}, u)
 	return u, err
+}
+
+// SetHead replaces what people set of a head, and returns its record.
+func (c *Client) SetHead(ctx context.Context, head string, s trivet.HeadSettings) (h *trivet.Head, err error) {
+	if err := trivet.ValidateName(head); err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	h = &trivet.Head{}
+	path := "/v1/heads/" + url.PathEscape(head) + "/settings"
+	_, err = c.json(ctx, call{method: http.MethodPut, path: path, body: body}, h)
+	return h, err
 }
 
 // RemoveHead starts the removal of a head from the cluster; its record shows when it is complete.

@@ -46,6 +46,25 @@ func (h *Handler) headRoutes() {
 	h.add(route{method: "POST", path: "/v1/heads/{name}/remove", verb: auth.Write, kind: "Head",
 		summary: "Remove a head from the cluster",
 		status:  http.StatusNoContent, serve: h.removeHead})
+	h.add(route{method: "PUT", path: "/v1/heads/{name}/settings", verb: auth.Write, kind: "Head",
+		summary: "Set the BMC of a head's host, and when the head takes over from the other one",
+		in:      reflect.TypeFor[trivet.HeadSettings](), out: reflect.TypeFor[trivet.Head](), serve: h.setHead})
+}
+
+func (h *Handler) setHead(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	body, err := h.readBody(w, r, 64<<10)
+	if err != nil {
+		return err
+	}
+	var settings trivet.HeadSettings
+	if err := apitypes.DecodeStrict(body, &settings); err != nil {
+		return err
+	}
+	head, err := h.Heads.Set(r.Context(), r.PathValue("name"), settings, h.checkBMCSecret)
+	if err != nil {
+		return err
+	}
+	return respond(w, http.StatusOK, head)
 }
 
 func (h *Handler) issueJoin(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -118,7 +137,7 @@ func enoughLeft(op string, c trivet.Cluster, name string) error {
 	isVoter := false
 	for _, v := range c.Heads {
 		switch {
-		case !slices.Contains([]string{"leader", string(trivet.HeadMember), "down"}, v.State):
+		case v.Role == trivet.RoleStandby, !slices.Contains([]string{"leader", string(trivet.HeadMember), "down"}, v.State):
 		case v.Name == name:
 			isVoter = true
 		default:

@@ -11,6 +11,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
 // admitMachine keeps each MAC with one machine, by records named after the MACs. What a deleted machine has is deleted
@@ -51,7 +52,12 @@ func (h *Handler) checkBMC(c *change, old, next *trivet.Machine) error {
 		return &trivet.FieldError{Field: "spec.bmc.console", Problem: fmt.Sprintf("needs release %s on all heads for "+
 			"protocol redfish: upgrade the others first (trivet head list)", trivet.RedfishConsoleRelease)}
 	}
-	secret, err := h.Fleet.Secrets.In(c.tx).Get(trivet.Resolve("", b.Secret))
+	return h.checkBMCSecret(c.tx, b)
+}
+
+// checkBMCSecret refuses a BMC whose secret does not exist, or may not be sent to its address.
+func (h *Handler) checkBMCSecret(tx *store.Tx, b *trivet.BMC) error {
+	secret, err := h.Fleet.Secrets.In(tx).Get(trivet.Resolve("", b.Secret))
 	if errors.Is(err, trivet.ErrNotFound) {
 		return &trivet.FieldError{Field: "spec.bmc.secret", Problem: fmt.Sprintf(
 			"names secret %q, which does not exist; an admin creates it, with the BMC's address in spec.addresses",

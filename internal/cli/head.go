@@ -22,7 +22,7 @@ func (a *app) head() *cobra.Command {
 			"  trivet head list\n  trivet head replace head1    # then run the printed command on its successor\n" +
 			"  trivet head remove head1",
 	}
-	c.AddCommand(a.headList(), a.headToken(), a.headReplace(), a.headRemove())
+	c.AddCommand(a.headList(), a.headToken(), a.headReplace(), a.headRemove(), a.headSet())
 	return c
 }
 
@@ -104,7 +104,7 @@ func lastHeard(h trivet.HeadView) string {
 }
 
 func (a *app) headToken() *cobra.Command {
-	var witness bool
+	var witness, standby, sync bool
 	var ttl time.Duration
 	c := &cobra.Command{
 		Use:   "token",
@@ -112,22 +112,37 @@ func (a *app) headToken() *cobra.Command {
 		Long: "Create a join token for a new head, and print the command to run there. The token works once. Keep\n" +
 			"it secret until it is used or has expired: it admits a head to the cluster.\n\n" +
 			"A witness votes, but serves nothing and holds no keys. Two heads and a witness keep working when\n" +
-			"any one of the three fails. Two heads without a witness cannot write when either is down.",
-		Example: "  trivet head token\n  trivet head token --witness --ttl 10m\n  trivet head token -o json",
+			"any one of the three fails. Two heads without a witness cannot write when either is down.\n\n" +
+			"A standby is a full head that does not vote: the other heads do not wait for it. Where there are only\n" +
+			"two, and the other one is lost, it takes over by trivet recover --from-survivor, or by itself: see\n" +
+			"trivet head set. What it had not received by then is lost. With --sync it votes, so that a write is\n" +
+			"acknowledged only when both hold it, and nothing is lost; then no write succeeds while either is down.",
+		Example: "  trivet head token\n  trivet head token --witness --ttl 10m\n  trivet head token --standby\n" +
+			"  trivet head token -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			role := trivet.RoleVoter
-			if witness {
+			switch {
+			case witness:
 				role = trivet.RoleWitness
+			case standby && !sync:
+				role = trivet.RoleStandby
+			case sync && !standby:
+				return &trivet.FieldError{Field: "--sync", Problem: "is for a standby: add --standby"}
 			}
 			issue := func(ctx context.Context, cl *client.Client, view trivet.Cluster) (string, time.Time, error) {
-				a.warnTwoHeads(view)
+				if role == trivet.RoleVoter && !sync {
+					a.warnTwoHeads(view)
+				}
 				return cl.IssueJoin(ctx, role, ttl)
 			}
 			return a.showToken(cmd.Context(), issue)
 		},
 	}
 	c.Flags().BoolVar(&witness, "witness", false, "for a witness, which votes but serves nothing")
+	c.Flags().BoolVar(&standby, "standby", false, "for a standby, which follows the others and does not vote")
+	c.Flags().BoolVar(&sync, "sync", false, "let the standby vote: it then has all that is acknowledged")
+	c.MarkFlagsMutuallyExclusive("witness", "standby")
 	a.tokenFlags(c, &ttl)
 	return c
 }
@@ -137,7 +152,7 @@ func (a *app) warnTwoHeads(view trivet.Cluster) {
 	heads := slices.DeleteFunc(slices.Clone(view.Heads), isRemoved)
 	if len(heads) == 1 {
 		fmt.Fprintln(a.Err, "trivet: warning: two heads are less available than one: writes fail when either is down. "+
-			"Add a third head or a\nwitness soon: trivet head token --witness")
+			"Add a third head or a\nwitness soon: trivet head token --witness. For a second head that need not be up: trivet head token --standby")
 	}
 }
 

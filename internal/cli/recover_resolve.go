@@ -97,6 +97,9 @@ func (a *app) showLeft(left afterRecovery) error {
 	r := left.Recovered
 	fmt.Fprintf(a.Out, "recovered %s from a %s of %s\n", r.Time.Format("2006-01-02 15:04:05 MST"), r.From,
 		r.DataTime.Format("2006-01-02 15:04:05 MST"))
+	if r.Cause != "" {
+		fmt.Fprintf(a.Out, "taken over by itself: %s\n", printable(r.Cause))
+	}
 	if len(left.Frozen) > 0 {
 		rows := [][]string{{"PROVISION", "MACHINE", "RUN", "STEP"}}
 		for _, f := range left.Frozen {

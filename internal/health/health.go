@@ -43,6 +43,8 @@ type Config struct {
 	Late func() Late
 	// Ports returns those of this head's boot services.
 	Ports func() Ports
+	// Takeover returns what this head needs to take over.
+	Takeover func() *trivet.TakeoverFacts
 	// Started reports whether all of the above may be used.
 	Started func() bool
 }

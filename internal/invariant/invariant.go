@@ -29,6 +29,7 @@ var rules = []struct {
 	{"quorum", quorum},
 	{"heads", heads},
 	{"spare", spare},
+	{"takeover", takeover},
 	{"versions", versions},
 	{"clocks", clocks},
 	{"store-data", storeData},

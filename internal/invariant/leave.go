@@ -64,7 +64,7 @@ func (l *Leave) vote(v voting, h *trivet.HeadFacts) {
 	}
 	l.without = l.After
 	l.without.Needed = l.without.Voters/2 + 1
-	if l.Replaced {
+	if l.Replaced && h.Role != trivet.RoleStandby {
 		l.After.Voters++
 		l.After.Respond++
 	}

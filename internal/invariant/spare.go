@@ -22,6 +22,9 @@ func spare(f *trivet.StatusFacts, r *result) {
 	case len(v.all) == 2:
 		r.warn("add a third head or a witness: trivet head token --witness (docs/heads.md)",
 			"the loss of %s stops writes: two voters have no majority when one is lost", strings.Join(v.up, " or of "))
+	case len(v.all) == 1:
+		r.warn("for writes that do not stop: three voters, "+pageHeads,
+			"the loss of %s stops writes until its standby takes over; what that has not received is lost", v.all[0])
 	case len(v.up)-1 < v.majority():
 		r.warn("start "+names(v.down)+", or replace it: trivet head replace",
 			"the loss of any of %s stops writes: %d of %d voters respond", names(v.up), len(v.up), len(v.all))
@@ -33,6 +36,28 @@ func spare(f *trivet.StatusFacts, r *result) {
 	}
 	r.holds("the loss of any one head breaks nothing")
 	nothingElse(f, r)
+}
+
+// takeover: the head that is to take over from the other one can do so.
+func takeover(f *trivet.StatusFacts, r *result) {
+	any := false
+	own(f, func(h *trivet.HeadFacts, o *trivet.OwnFacts) {
+		switch t := o.Takeover; {
+		case t == nil:
+			return
+		case t.Problem != "":
+			r.warn("correct that, or change what was set: trivet head set "+h.Name+" ("+pageHeads+")",
+				"%s could not take over by itself: %s", h.Name, t.Problem)
+		default:
+			r.note("%s takes over from %s after %s without a quorum, once the BMC of that one reports it off", h.Name, t.From,
+				t.After)
+		}
+		any = true
+	})
+	if !any {
+		r.holds("no head takes over by itself")
+	}
+	r.holds("the head that takes over by itself can do so")
 }
 
 // nothingElse notes what the loss of all heads would cost.

@@ -47,21 +47,37 @@ func (s *Server) addNewMember(ctx context.Context, h *trivet.Head) error {
 	return s.recordMember(ctx, h, id)
 }
 
-// checkOneLearner refuses to add a member while another one is a learner.
+// checkOneLearner refuses to add a member while another one is a learner: one head joins at a time, and one is a
+// standby.
 func (s *Server) checkOneLearner(h *trivet.Head) error {
 	for _, p := range s.Members.Peers() {
 		if !p.Learner || p.URL == h.Status.Peer {
 			continue
 		}
-		name := p.URL
-		for rec := range s.Records.Heads.AllShared() {
-			if rec.Status.Member == cluster.FormatID(p.ID) {
-				name = rec.Name
+		other := s.headOf(p)
+		standby := other != nil && other.Spec.Role == trivet.RoleStandby && other.Status.State == trivet.HeadMember
+		switch {
+		case !standby:
+			name := p.URL
+			if other != nil {
+				name = other.Name
 			}
+			return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is joining, and one head joins at a time",
+				trivet.ErrConflict, name),
+				Hint: fmt.Sprintf("wait until it is a member; if it does not come up: trivet head remove %s", name)}
+		case h.Spec.Role == trivet.RoleStandby && other.Name != h.Status.Replaces:
+			return errStandby(other.Name)
 		}
-		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is joining, and one head joins at a time",
-			trivet.ErrConflict, name),
-			Hint: fmt.Sprintf("wait until it is a voter; if it does not come up: trivet head remove %s", name)}
+	}
+	return nil
+}
+
+// headOf returns the record of the head of a member; nil: there is none.
+func (s *Server) headOf(p cluster.Peer) *trivet.Head {
+	for rec := range s.Records.Heads.AllShared() {
+		if rec.Status.Member == cluster.FormatID(p.ID) {
+			return rec
+		}
 	}
 	return nil
 }

@@ -27,9 +27,35 @@ func (r *Records) IssueToken(ctx context.Context, role, replace string, expires 
 				return err
 			}
 		}
+		if role == trivet.RoleStandby {
+			if err := r.checkStandby(tx, replace); err != nil {
+				return err
+			}
+		}
 		return r.Tokens.In(tx).Create(t)
 	})
 	return plain, err
+}
+
+// checkStandby refuses a standby where another one stays, or where a head is of a release that would let it vote.
+func (r *Records) checkStandby(tx *store.Tx, replaces string) error {
+	if reached := tx.ClusterVersion(); trivet.StandbyRelease.Compare(reached) > 0 {
+		return &trivet.Error{Op: "issue a join token", Hint: "upgrade all heads first",
+			Err: fmt.Errorf("%w: a standby needs release %s on all heads, and the cluster is at %s",
+				trivet.ErrConflict, trivet.StandbyRelease, reached)}
+	}
+	for _, listed := range r.Heads.In(tx).ListBy(state.ByMember, state.IsMember) {
+		if listed.Spec.Role == trivet.RoleStandby && listed.Name != replaces && !listed.Spec.Remove {
+			return errStandby(listed.Name)
+		}
+	}
+	return nil
+}
+
+func errStandby(name string) error {
+	return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is the standby, and there is one at most",
+		trivet.ErrConflict, name),
+		Hint: "replace it: trivet head replace " + name}
 }
 
 // CheckJoin reports whether Join would accept the request now, and which head it would replace. It writes nothing.

@@ -13,7 +13,7 @@ import (
 // restarts repeatedly, or lags, would cost the others their quorum.
 const StableTime = 3 * time.Second
 
-// promote makes a head that joined a voter.
+// promote makes a head that joined a member: a voter, unless it is a standby.
 func (c *Reconciler) promote(ctx context.Context, rec *trivet.Head) error {
 	if rec.Status.Member == "" {
 		return fmt.Errorf("%w: its member is being added", trivet.ErrConflict)
@@ -25,6 +25,9 @@ func (c *Reconciler) promote(ctx context.Context, rec *trivet.Head) error {
 	if !isVoter(c.Members.Peers(), rec.Status.Member) {
 		if err := c.checkStable(rec.Name); err != nil {
 			return err
+		}
+		if rec.Spec.Role == trivet.RoleStandby {
+			return c.setState(ctx, rec.Name, trivet.HeadMember)
 		}
 		if err := c.Members.Promote(ctx, id); err != nil {
 			return err

@@ -222,7 +222,7 @@ func TestLastFullHeadIsKept(t *testing.T) {
 			t.Fatalf("members %+v, and %+v, %v; want %d, %s, %q", c.Members.Peers(), rec, err, members, state, reason)
 		}
 	}
-	check(3, trivet.HeadMember, "no other full head is a member")
+	check(3, trivet.HeadMember, "no other full head that votes stays")
 	members.peers[2].Learner = false
 	check(2, trivet.HeadRemoved, "")
 }

@@ -20,12 +20,15 @@ type Recovered struct {
 	Name        string
 	Incarnation string
 	Member      uint64 // ID of its member of the store
+	// Token is the ID of the token by which the former head of the directory had joined: the command of its starts may
+	// still have that.
+	Token string
 }
 
 // WriteRecovered makes a directory, which has the keys and the store already, the data directory of that head.
 func WriteRecovered(dir, version string, r Recovered) error {
 	d := dataFile{Format: dataFormat, Name: r.Name, Role: trivet.RoleVoter, Incarnation: r.Incarnation,
-		Member: cluster.FormatID(r.Member), Started: true}
+		Token: r.Token, Member: cluster.FormatID(r.Member), Started: true}
 	return d.write(dir, version)
 }
 
@@ -35,6 +38,7 @@ type Former struct {
 	Witness     bool
 	Started     bool
 	Incarnation string
+	Token       string // the ID of that by which it joined
 	Fenced      string // a later incarnation of the cluster, without this head
 	Peers       []cluster.Peer
 }
@@ -52,7 +56,7 @@ func ReadFormer(dir, version string) (f Former, err error) {
 	if d.Format != dataFormat {
 		return f, errFormat(dir, &d, version)
 	}
-	return Former{Name: d.Name, Witness: d.witness(), Started: d.Started, Incarnation: d.Incarnation,
+	return Former{Name: d.Name, Witness: d.witness(), Started: d.Started, Incarnation: d.Incarnation, Token: d.Token,
 		Fenced: d.Fenced, Peers: d.Peers}, nil
 }
 

@@ -43,7 +43,7 @@ func (r *Records) removable(tx *store.Tx, name string) (*trivet.Head, error) {
 		if err != nil {
 			return nil, err
 		}
-		if other.Serves() && other.Status.State == trivet.HeadMember {
+		if other.Votes() && other.Status.State == trivet.HeadMember {
 			return h, nil
 		}
 	}
@@ -53,7 +53,7 @@ func (r *Records) removable(tx *store.Tx, name string) (*trivet.Head, error) {
 // errLastHead is the error of the removal of the last full head: it has all content and keys, which no witness has.
 func errLastHead(name string) error {
 	return &trivet.Error{Op: "remove", Kind: "Head", Name: name,
-		Err:  fmt.Errorf("%w: no other full head is a member that stays", trivet.ErrConflict),
+		Err:  fmt.Errorf("%w: no other full head that votes stays", trivet.ErrConflict),
 		Hint: "let another one join first, by 'trivet head token', and wait until it is a voter: trivet head list"}
 }
 

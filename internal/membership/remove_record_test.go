@@ -67,7 +67,7 @@ func joinRequest(token auth.Secret, id string) *JoinRequest {
 // isLast checks the error of the removal of the last head.
 func (r *records) isLast(what string, err error) {
 	r.Helper()
-	if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "no other full head is a member") ||
+	if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "no other full head that votes stays") ||
 		!strings.Contains(err.Error(), "trivet head token") {
 		r.Errorf("%s: %v", what, err)
 	}

@@ -22,8 +22,10 @@ type Token struct {
 func ParseToken(text string) (t Token, err error) {
 	t.Role = trivet.RoleVoter
 	text = strings.TrimSpace(text)
-	if rest, ok := strings.CutSuffix(text, "."+trivet.RoleWitness); ok {
-		text, t.Role = rest, trivet.RoleWitness
+	for _, role := range []string{trivet.RoleStandby, trivet.RoleWitness} {
+		if rest, ok := strings.CutSuffix(text, "."+role); ok {
+			text, t.Role = rest, role
+		}
 	}
 	trust, secret, ok := strings.Cut(text, ".")
 	t.Trust, t.Secret = trust, auth.Secret(secret)

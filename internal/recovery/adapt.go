@@ -174,6 +174,6 @@ func (a *adapter) cluster(tx *store.Tx) error {
 		st.ClusterVersion = trivet.CurrentRelease
 	}
 	st.Recovered = &trivet.Recovered{Incarnation: p.Incarnation, From: p.From, Time: p.Time, DataTime: p.DataTime,
-		Revision: p.Revision, Head: p.Head}
+		Revision: p.Revision, Head: p.Head, Cause: p.Cause}
 	return a.tables.Sites.In(tx).Put(site)
 }

@@ -47,6 +47,7 @@ type Plan struct {
 	Advertise   []string  `json:"advertise,omitempty"`
 	Incarnation string    `json:"incarnation"`
 	Former      string    `json:"formerIncarnation,omitempty"`
+	Cause       string    `json:"cause,omitempty"` // [trivet.Recovered.Cause]
 	Time        time.Time `json:"time"`
 
 	Heads      []string       `json:"heads"`      // that are fenced

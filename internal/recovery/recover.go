@@ -29,6 +29,7 @@ type Request struct {
 	Advertise []string // where the head will be reached, for the command that the plan shows
 	Cluster   string   // ID that the cluster must have; empty: any
 	Version   string   // of this program
+	Cause     string   // [trivet.Recovered.Cause]
 	// Approve is called with the plan before anything is changed that is not temporary. Its error ends the recovery.
 	Approve  func(*Plan) error
 	Progress Progress
@@ -38,6 +39,7 @@ type Request struct {
 type material struct {
 	plan    Plan // what is known from the source
 	keys    *auth.Keys
+	token   string   // the ID of that by which the head had joined whose directory it becomes
 	peers   []string // URLs of heads that the records may not have
 	need    int64    // bytes of space
 	restore func(ctx context.Context, cfg cluster.Config) error
@@ -89,6 +91,20 @@ func FromData(ctx context.Context, dir string, r Request) (*Plan, error) {
 	return t.recover(ctx, r, m)
 }
 
+// GiveUp ends a recovery into a directory that was interrupted before it had changed anything there. It reports whether
+// the recovery only remains to be completed instead.
+func GiveUp(dir string) (ready bool, err error) {
+	t, err := openTarget(dir, true)
+	if err != nil {
+		return false, err
+	}
+	defer t.close()
+	if t.ready() {
+		return true, nil
+	}
+	return false, t.clear()
+}
+
 func sameDir(a, b string) bool {
 	x, err := os.Stat(a)
 	y, err2 := os.Stat(b)
@@ -112,7 +128,7 @@ func (t *target) recover(ctx context.Context, r Request, m *material) (p *Plan, 
 		return nil, err
 	}
 	p = &m.plan
-	p.Dir, p.Advertise, p.Jump = t.dir, r.Advertise, Jump
+	p.Dir, p.Advertise, p.Jump, p.Cause = t.dir, r.Advertise, Jump, r.Cause
 	cfg := cluster.Config{Dir: t.new("store"), Name: "recovered", Reserve: -1, Jump: Jump, Snapshots: cluster.ShortLog,
 		Token: p.Cluster + " " + time.Now().UTC().Format(time.RFC3339Nano)}
 	if err := m.restore(ctx, cfg); err != nil {
@@ -129,7 +145,7 @@ func (t *target) recover(ctx context.Context, r Request, m *material) (p *Plan, 
 		return nil, err
 	}
 	err = membership.WriteRecovered(t.new(""), r.Version, membership.Recovered{Name: p.Head, Member: member,
-		Incarnation: p.Incarnation})
+		Incarnation: p.Incarnation, Token: m.token})
 	if err != nil {
 		return nil, err
 	}
@@ -233,6 +249,9 @@ func (t *target) salvage(ctx context.Context, dir string, inPlace bool, r Reques
 	m := &material{keys: keys, need: salvaged.Bytes, plan: Plan{From: FromDataDir, Source: dir,
 		Cluster: keys.CA.Cluster(), Member: former.Name, DataTime: salvaged.Written.UTC().Truncate(time.Second),
 		Torn: salvaged.Torn}}
+	if inPlace {
+		m.token = former.Token
+	}
 	for _, p := range former.Peers {
 		if p.Name != former.Name {
 			m.peers = append(m.peers, p.URL)

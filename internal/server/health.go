@@ -14,10 +14,11 @@ import (
 
 // openHealth creates the source of the facts and invariants of trivet status.
 func (s *Server) openHealth(view *membership.View) {
+	s.takeover = s.newTakeover()
 	s.health = health.New(health.Config{Head: s.local.Name(), Member: s.member, Tables: s.fleet.Tables,
 		Client: s.local.Client(), View: view.Cluster, Statuses: s.monitor.Statuses, Quorum: s.member.HasLeader,
 		Refused: s.store.Refused, MissingBlobs: s.blobs.Missing, Certificates: s.certificates, Late: s.late,
-		Ports: s.bootPorts, Started: s.started.Load})
+		Ports: s.bootPorts, Takeover: s.takeover.Facts, Started: s.started.Load})
 }
 
 // late returns the runs that do not go on as they must, once the controllers run.

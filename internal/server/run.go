@@ -104,6 +104,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { s.keeper.Run(ctx); return nil })
 	g.Go(func() error { s.blobs.Run(ctx); return nil })
 	g.Go(func() error { s.health.Run(ctx, s.metrics); return nil })
+	g.Go(func() error { s.takeover.Run(ctx); return nil })
 	g.Go(func() error {
 		(&membership.Fencer{Records: s.records, Client: s.local.Client()}).Run(ctx)
 		return nil

@@ -36,6 +36,7 @@ import (
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/takeover"
 )
 
 // Server is one head. New starts it, Run serves until its context ends, Close releases everything.
@@ -72,6 +73,7 @@ type Server struct {
 	backups      *recovery.Source
 	api          *api.Handler
 	health       *health.Source
+	takeover     *takeover.Keeper
 	deadlines    atomic.Pointer[deadline.Controller] // set once the controllers run
 	leases       *addressing.Leases
 	netboot      *netboot.Server
@@ -93,7 +95,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	if err := cfg.findLiving(ctx); err != nil {
+	if err := runSteps(ctx, cfg.takeOver, cfg.findLiving); err != nil {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry()}

@@ -10,7 +10,14 @@ type Unseal func(secret *trivet.Secret, key string) (string, error)
 
 // BMC returns how to reach the BMC of a machine, which must have one.
 func (t *Tables) BMC(m *trivet.Machine, unseal Unseal) (cfg bmc.Config, err error) {
-	secret, err := t.Secrets.Get(trivet.Resolve("", m.Spec.BMC.Secret))
+	cfg, err = t.BMCOf(m.Spec.BMC, unseal)
+	cfg.UEFI = m.Status.Inventory != nil && m.Status.Inventory.Firmware == "uefi"
+	return cfg, err
+}
+
+// BMCOf returns how to reach a BMC.
+func (t *Tables) BMCOf(b *trivet.BMC, unseal Unseal) (cfg bmc.Config, err error) {
+	secret, err := t.Secrets.Get(trivet.Resolve("", b.Secret))
 	if err != nil {
 		return cfg, err
 	}
@@ -27,8 +34,7 @@ func (t *Tables) BMC(m *trivet.Machine, unseal Unseal) (cfg bmc.Config, err erro
 		hostKeys, err = unseal(secret, trivet.SecretHostKey)
 	}
 	return bmc.Config{
-		Protocol: m.Spec.BMC.Protocol, Command: m.Spec.BMC.Command, Address: m.Spec.BMC.Address,
+		Protocol: b.Protocol, Command: b.Command, Address: b.Address,
 		User: user, Password: password, Allows: secret.Spec.Allows, Insecure: secret.Spec.Insecure, HostKeys: hostKeys,
-		UEFI: m.Status.Inventory != nil && m.Status.Inventory.Firmware == "uefi",
 	}, err
 }

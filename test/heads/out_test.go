@@ -105,7 +105,7 @@ func (r *removal) notTheLast(t *testing.T) {
 	h0.MustTrivet("head", "remove", "head4", "--yes")
 	h0.MustTrivet("head", "remove", "head5", "--yes")
 	out, err := h0.Trivet("head", "remove", "head0", "--yes")
-	if err == nil || !strings.Contains(out.All, "no other full head is a member") ||
+	if err == nil || !strings.Contains(out.All, "no other full head that votes stays") ||
 		!strings.Contains(out.All, "trivet head token") {
 		t.Errorf("%v: %s", err, out.All)
 	}

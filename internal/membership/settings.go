@@ -1,0 +1,52 @@
+package membership
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// Set changes what people set of a head, and returns its record. check refuses a BMC that cannot be used.
+func (r *Records) Set(ctx context.Context, name string, s trivet.HeadSettings,
+	check func(*store.Tx, *trivet.BMC) error) (h *trivet.Head, err error) {
+	_, err = r.Store.Update(ctx, func(tx *store.Tx) error {
+		if h, err = r.Heads.In(tx).Get(name); err != nil {
+			return err
+		}
+		switch {
+		case s.Revision != 0 && s.Revision != h.Revision:
+			return &trivet.Error{Op: "set", Kind: "Head", Name: name, Hint: "run the same command again",
+				Err: fmt.Errorf("%w: it has changed meanwhile", trivet.ErrConflict)}
+		case h.Spec.Remove || h.Status.State == trivet.HeadRemoved:
+			return &trivet.Error{Op: "set", Kind: "Head", Name: name, Hint: "list the heads with: trivet head list",
+				Err: fmt.Errorf("%w: it is removed", trivet.ErrConflict)}
+		}
+		h.Spec.BMC, h.Spec.Takeover = s.BMC, s.Takeover
+		if err := h.Validate(); err != nil {
+			return err
+		}
+		if s.BMC != nil {
+			if err := r.checkOwnBMC(tx, h); err != nil {
+				return err
+			}
+			if err := check(tx, s.BMC); err != nil {
+				return err
+			}
+		}
+		return r.Heads.In(tx).Put(h)
+	})
+	return h, err
+}
+
+// checkOwnBMC refuses a BMC that is that of another head: this one would power itself off to take over.
+func (r *Records) checkOwnBMC(tx *store.Tx, h *trivet.Head) error {
+	for _, other := range r.Heads.In(tx).ListBy(state.ByMember, state.IsMember) {
+		if b := other.Spec.BMC; other.Name != h.Name && b != nil && b.Address == h.Spec.BMC.Address {
+			return &trivet.FieldError{Field: "spec.bmc.address", Problem: fmt.Sprintf("%s is that of %s", b.Address, other.Name)}
+		}
+	}
+	return nil
+}
