@@ -43,6 +43,7 @@ type Demo struct {
 	Out, Err io.Writer // Err gets messages before the progress is shown
 	Log      *slog.Logger
 	api      string // where the head listens; empty: on a free port
+	standby  bool   // the second head is a standby
 }
 
 // The scenarios.

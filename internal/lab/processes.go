@@ -74,7 +74,11 @@ func (s *headProcesses) add(ctx context.Context, n *headProcess) error {
 		}
 		return s.connect()
 	}
-	token, _, err := s.client.IssueJoin(ctx, trivet.RoleVoter, 0)
+	role := trivet.RoleVoter
+	if s.demo.standby {
+		role = trivet.RoleStandby
+	}
+	token, _, err := s.client.IssueJoin(ctx, role, 0)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,8 @@ type recoveryCase struct {
 	lose func(*recoverySite) error
 	// repair does what the operator does then.
 	repair func(*recoverySite, context.Context) error
+	// standby: there are two heads, of which the second one is a standby. Else there are three.
+	standby bool
 	// writesGoOn: clients write until the end. Else they end with the heads.
 	writesGoOn bool
 }
@@ -36,6 +38,8 @@ var recoveryCases = []recoveryCase{
 		during: (*recoverySite).backUp, lose: (*recoverySite).loseAll, repair: (*recoverySite).fromBackup},
 	{name: "cold-start", what: "all heads are killed, and started in another order",
 		lose: (*recoverySite).killAll, repair: (*recoverySite).startAll, writesGoOn: true},
+	{name: "standby", what: "of a head and a standby, the head is lost, with its disk", standby: true,
+		lose: (*recoverySite).loseFirst, repair: (*recoverySite).fromSurvivor},
 }
 
 // RecoveryCase is the outcome of one way to lose heads. Its JSON is an element of the array of the demo.
@@ -99,7 +103,7 @@ func (d *Demo) Recover(ctx context.Context) (all []RecoveryCase, err error) {
 }
 
 func (d *Demo) recoverCase(ctx context.Context, c *recoveryCase) (r RecoveryCase, err error) {
-	s, err := newRecoverySite(ctx, d, c.name)
+	s, err := newRecoverySite(ctx, d, c)
 	if err != nil {
 		return r, err
 	}

@@ -42,11 +42,13 @@ func (s *recoverySite) replace(ctx context.Context) error {
 
 func (s *recoverySite) loseTwo() error { return s.lose(s.heads.all[1:]...) }
 
+func (s *recoverySite) loseFirst() error { return s.lose(s.heads.all[0]) }
+
 // fromSurvivor recovers from the head that is left: docs/recovery.md, "After a loss of the quorum".
 func (s *recoverySite) fromSurvivor(ctx context.Context) error {
-	left := s.heads.all[0]
-	left.end(syscall.SIGTERM)
-	if err := s.recover(ctx, left, "--from-survivor"); err != nil {
+	s.survivor = s.heads.running()[0]
+	s.survivor.end(syscall.SIGTERM)
+	if err := s.recover(ctx, s.survivor, "--from-survivor"); err != nil {
 		return err
 	}
 	return s.afterwards(ctx)

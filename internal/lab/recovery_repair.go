@@ -66,7 +66,7 @@ func (s *recoverySite) resolve(ctx context.Context) error {
 	if err := s.operator.read(ctx, &left, "recover", "list"); err != nil {
 		return err
 	}
-	former := slices.Contains(s.heads.running(), s.heads.all[0]) // a former address is used
+	former := s.survivor != nil // a former address is used
 	decided := map[string][]string{}
 	for _, f := range left.Frozen {
 		decision := "--continue"

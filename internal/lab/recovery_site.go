@@ -17,7 +17,7 @@ import (
 	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// recoverySite is three heads that are lost in one way, with machines that are being installed and clients that write.
+// recoverySite is heads that are lost in one way, with machines that are being installed and clients that write.
 type recoverySite struct {
 	demo     *Demo // of this case only
 	name     string
@@ -28,16 +28,20 @@ type recoverySite struct {
 	load     *load
 	machines *installing
 
+	survivor  *headProcess      // whose data is used at its address; nil: none
 	plan      *recovery.Plan    // nil: nothing may be lost
 	copies    []trivet.BlobCopy // of blobs, before the operator imported any again
 	cancelled map[string]bool   // provisions, by the operator
 }
 
 // newRecoverySite starts the heads, and creates the records.
-func newRecoverySite(ctx context.Context, d *Demo, name string) (s *recoverySite, err error) {
+func newRecoverySite(ctx context.Context, d *Demo, c *recoveryCase) (s *recoverySite, err error) {
 	own := *d
-	own.Dir = filepath.Join(d.Dir, name)
-	s = &recoverySite{demo: &own, name: name, cancelled: map[string]bool{}}
+	own.Dir = filepath.Join(d.Dir, c.name)
+	if own.standby = c.standby; own.standby {
+		own.Heads = 2
+	}
+	s = &recoverySite{demo: &own, name: c.name, cancelled: map[string]bool{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -145,8 +149,10 @@ func (s *recoverySite) backUp(ctx context.Context) error {
 // begin lets clients write and installs machines, until the last ones are being installed. during, unless it is nil, is
 // called when half of them have begun.
 func (s *recoverySite) begin(ctx context.Context, during func(*recoverySite, context.Context) error) error {
-	if problems := s.awaitBlessed(ctx); len(problems) > 0 {
-		return fmt.Errorf("before the loss: %s", strings.Join(problems, "; "))
+	if !s.demo.standby { // there is never a spare voter
+		if problems := s.awaitBlessed(ctx); len(problems) > 0 {
+			return fmt.Errorf("before the loss: %s", strings.Join(problems, "; "))
+		}
 	}
 	c, err := s.operator.connect()
 	if err != nil {

@@ -67,7 +67,7 @@ func TestSoakFaults(t *testing.T) {
 	}
 }
 
-// Heads are lost for good in five ways, and recovered by the commands of the program: nothing is lost that the plans
+// Heads are lost for good in six ways, and recovered by the commands of the program: nothing is lost that the plans
 // did not give up, and all is well again.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
@@ -98,7 +98,7 @@ func TestRecovery(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"head-replaced", "quorum-lost", "only-a-disk", "only-a-backup", "cold-start"}
+	want := []string{"head-replaced", "quorum-lost", "only-a-disk", "only-a-backup", "cold-start", "standby"}
 	if !slices.Equal(names, want) {
 		t.Errorf("the cases are %v, want %v", names, want)
 	}
