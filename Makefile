@@ -26,7 +26,7 @@ WHOLES = -- -timeout 60m -p 2 -parallel 4 $(WHOLE)
 FAULTS = -- -timeout 60m ./test/cluster
 REAL   = -- -timeout 60m -parallel 2 ./test/e2e/...
 
-.PHONY: help build image demo deb release test check lint bench e2e dashboards chaos profile soak scale vuln deps clean
+.PHONY: help build image demo deb release test terraform check lint bench e2e dashboards chaos profile soak scale vuln deps clean
 .PHONY: docs FORCE bin/gotest
 
 help: ## list the commands
@@ -66,12 +66,17 @@ lint: ## run gofmt, go vet and staticcheck
 	$(GO) vet ./...
 	$(GO) build -C tools -o ../bin/ honnef.co/go/tools/cmd/staticcheck
 	bin/staticcheck ./...
+	cd contrib/terraform && $(GO) vet ./... && ../../bin/staticcheck ./...
 
 check: lint bin/gotest ## quick: lint and unit tests, under two minutes
 	$(GOTEST) -- -short -timeout 5m -p 4 -parallel 8 $(UNIT)
 
 test: deps build lint bin/gotest bin/versitygw bin/cyclonedx-gomod ## everything a change must pass: unit tests with -race, heads, faults, real machines
 	$(GOTEST) $(UNITS) $(WHOLES) $(FAULTS) $(REAL)
+	$(MAKE) terraform
+
+terraform: build ## the Terraform provider, against real heads; TOFU=/path/to/tofu also by OpenTofu
+	cd contrib/terraform && TRIVET=$(CURDIR)/$(BIN) $(GO) test -count 1 -parallel 4 -timeout 10m ./...
 
 soak: export GOFLAGS += -count=1
 soak: deps build lint bin/gotest bin/versitygw bin/cyclonedx-gomod ## before a release: all tests, long faults, each firmware, chaos; adds to docs/soak.md
