@@ -55,7 +55,7 @@ func (p *Puller) pull(l *pull) error {
 	if err = t.run(ref); err != nil {
 		err = errors.Join(p.store.diskError(err), file.Close())
 	}
-	if errors.Is(err, errOtherBlob) || errors.Is(err, errFull) {
+	if errors.Is(err, errOtherBlob) || isFull(err) {
 		err = errors.Join(err, os.Remove(file.Name()))
 	}
 	return err

@@ -20,6 +20,7 @@ import (
 type Options struct {
 	MaxBytes      int64         // of one blob; 0: 1 TiB
 	Reserve       int64         // bytes of the file system to leave free
+	Quota         int64         // bytes of the directory; 0: none
 	MaxUploads    int           // open at the same time; 0: 64
 	UploadTimeout time.Duration // removes an idle upload; 0: 24 hours
 	// Damaged is called when a blob's file turns out to be damaged, and Repaired when that blob is complete again, or a

@@ -199,6 +199,33 @@ func TestFullDisk(t *testing.T) {
 	put(t, s, noise(2<<20))
 }
 
+// What exceeds the quota is refused before it is stored, from operators and from other heads; there is space again when
+// something is deleted.
+func TestQuota(t *testing.T) {
+	origin := open(t, Options{})
+	ref := put(t, origin, noise(2*ChunkBytes))
+	s := open(t, Options{Quota: 12 << 20})
+	own := put(t, s, noise(6<<20))
+	refused := func(what string, err error) {
+		t.Helper()
+		var e *trivet.Error
+		if !errors.Is(err, trivet.ErrUnavailable) || !errors.As(err, &e) || !strings.Contains(err.Error(), "quota") ||
+			!strings.Contains(e.Hint, "--blob-quota") {
+			t.Errorf("%s: %v", what, err)
+		}
+		empty(t, s)
+	}
+	p := newTestPuller(t, s, serve(t, origin, nil))
+	_, err := s.Put(t.Context(), iotest.ErrReader(errors.New("it was read")), trivet.BlobRef{Bytes: 7 << 20})
+	refused("a known length", err)
+	refused("a pull", p.Pull(t.Context(), ref))
+	must(t, s.Delete(digestOf(t, own)))
+	must(t, p.Pull(t.Context(), ref))
+	if used, err := s.Usage(); err != nil || used < ref.Bytes || used > ref.Bytes+1<<20 {
+		t.Errorf("%d bytes are used, %v", used, err)
+	}
+}
+
 func TestOpenRemovesTemporaryFiles(t *testing.T) {
 	s := open(t, Options{})
 	ref := put(t, s, noise(100))

@@ -74,11 +74,12 @@ func (s *Server) openFiles(context.Context) (err error) {
 	// Blobs and logs stop growing before they use the space that the store needs.
 	const reserve = 2 * cluster.DefaultReserve
 	if s.blobStore, err = blob.Open(s.cfg.path("blobs"),
-		blob.Options{Reserve: reserve,
+		blob.Options{Reserve: reserve, Quota: int64(s.cfg.BlobQuota),
 			Damaged:  func(d blob.Digest, err error) { s.blobs.Damaged(d, err) },
 			Repaired: func(d blob.Digest) { s.blobs.Repaired(d) }}); err != nil {
 		return err
 	}
+	s.metrics.MustRegister(blobGauges(s.blobStore, s.cfg.BlobQuota))
 	s.blobs = replica.NewBlobs(replica.BlobConfig{Self: s.local.Name(), Store: s.blobStore, Tables: s.fleet.Tables,
 		Root: s.local.Root(), Incarnation: s.local.Incarnation,
 		Cert: s.local.Cert(), Log: s.cfg.Log.With("part", "blobs"), Metrics: s.metrics})

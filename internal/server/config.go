@@ -56,6 +56,8 @@ type Config struct {
 	Audit string
 	// StoreQuota is how many bytes of the store may be in use; 0: cluster's default. All heads have the same.
 	StoreQuota trivet.ByteSize
+	// BlobQuota is how many bytes of the disk blobs may take, images in use above all; 0: all but a reserve.
+	BlobQuota trivet.ByteSize
 	// PerAddress bounds the connections of an address that is not recognised, 0: DefaultPerAddress. Shared are the
 	// addresses of load balancers and gateways, which many callers have: they have no such bound.
 	PerAddress int

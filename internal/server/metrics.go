@@ -5,7 +5,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/trivet-project/trivet"
+
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/peer"
 )
@@ -57,6 +60,25 @@ func streamGauge(e *peer.Exits) prometheus.Collector {
 		Help: "Streams that the other members of the store have open to this head's: two of each. The end of the " +
 			"process of one that has none is noticed by its silence only.",
 	}, func() float64 { return float64(e.Streams()) })
+}
+
+// blobGauges returns the metrics of the disk that blobs take. A quota of 0 is none.
+func blobGauges(s *blob.Store, quota trivet.ByteSize) (used, limit prometheus.Collector) {
+	used = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "trivet_blobs_disk_bytes",
+		Help: "Bytes of the disk that the blobs of this head take, with those that are being received.",
+	}, func() float64 {
+		n, err := s.Usage()
+		if err != nil {
+			return 0
+		}
+		return float64(n)
+	})
+	limit = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "trivet_blobs_quota_bytes",
+		Help: "Bytes of the disk that the blobs of this head may take; 0: all but a reserve.",
+	}, func() float64 { return float64(quota) })
+	return used, limit
 }
 
 // expiryGauge returns the metric of when this head's certificate expires, which is renewed long before.
