@@ -18,7 +18,9 @@ func ValidateWritten(r Record) error {
 	var p problems
 	switch r := r.(type) {
 	case *Machine:
-		r.validateWritten(&p)
+		r.Spec.BMC.validateWritten(&p)
+	case *Head:
+		r.Spec.BMC.validateWritten(&p)
 	case *Network:
 		r.validateWritten(&p)
 	case *Template:
@@ -29,8 +31,7 @@ func ValidateWritten(r Record) error {
 	return errors.Join(r.Validate(), p.err())
 }
 
-func (m *Machine) validateWritten(p *problems) {
-	b := m.Spec.BMC
+func (b *BMC) validateWritten(p *problems) {
 	if b == nil || b.Address == "" {
 		return
 	}

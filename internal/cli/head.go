@@ -119,16 +119,16 @@ func (a *app) headToken() *cobra.Command {
 			"acknowledged only when both hold it, and nothing is lost; then no write succeeds while either is down.",
 		Example: "  trivet head token\n  trivet head token --witness --ttl 10m\n  trivet head token --standby\n" +
 			"  trivet head token -o json",
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			role := trivet.RoleVoter
 			switch {
+			case sync && !standby:
+				return &trivet.FieldError{Field: "--sync", Problem: "is for a standby: add --standby"}
 			case witness:
 				role = trivet.RoleWitness
 			case standby && !sync:
 				role = trivet.RoleStandby
-			case sync && !standby:
-				return &trivet.FieldError{Field: "--sync", Problem: "is for a standby: add --standby"}
 			}
 			issue := func(ctx context.Context, cl *client.Client, view trivet.Cluster) (string, time.Time, error) {
 				if role == trivet.RoleVoter && !sync {

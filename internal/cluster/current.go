@@ -53,7 +53,7 @@ func (m *Member) untilClosing() (context.Context, context.CancelFunc) {
 func (m *Member) noteCurrent(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, currentInterval)
 	defer cancel()
-	began := time.Now().UTC()
+	began := time.Now()
 	read := make(chan error, 1)
 	go func() {
 		_, first := m.client.Get(ctx, compactedKey, clientv3.WithCountOnly())
@@ -68,11 +68,21 @@ func (m *Member) noteCurrent(ctx context.Context, dir string) error {
 	case <-m.fatal.done: // its client may block from then on, and Close would wait
 		return m.fatal.Err()
 	}
+	m.current.Store(&began)
 	path := filepath.Join(dir, currentName)
-	if err := os.WriteFile(path+".new", []byte(began.Format(time.RFC3339Nano)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path+".new", []byte(began.UTC().Format(time.RFC3339Nano)+"\n"), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(path+".new", path)
+}
+
+// Current returns when this member last knew that it had all that was acknowledged before; zero: not since it started.
+// It is at most currentInterval behind while there is a quorum.
+func (m *Member) Current() time.Time {
+	if t := m.current.Load(); t != nil {
+		return *t
+	}
+	return time.Time{}
 }
 
 // lastCurrent returns until when the member of a directory had all that was acknowledged. Where that was not noted, as

@@ -14,7 +14,7 @@ const (
 	// learnerInterval is how often a learner reads through the leader, and learnerTimeout how long that may take, unless
 	// an election takes longer.
 	learnerInterval = time.Second
-	learnerTimeout  = 2 * time.Second
+	learnerTimeout  = 3 * time.Second
 )
 
 // watchLeader makes a learner forget a leader that it does not hear any more. Raft does that for voters only, as these
@@ -25,7 +25,8 @@ func (m *Member) watchLeader() {
 	defer cancel()
 	for wait.Sleep(ctx, learnerInterval) == nil {
 		leader := m.Leader()
-		if !m.IsLearner() || leader == 0 || m.readsThrough(ctx) || ctx.Err() != nil {
+		catchesUp := m.Current().IsZero() // a read waits for what the member does not have yet
+		if !m.IsLearner() || leader == 0 || catchesUp || m.readsThrough(ctx) || ctx.Err() != nil {
 			continue
 		}
 		m.log.Warn("the leader of the store is not heard any more", "leader", FormatID(leader))

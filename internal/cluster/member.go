@@ -101,6 +101,7 @@ type Member struct {
 	succession    succession
 	defragmenting atomic.Bool
 	acknowledged  atomic.Uint64
+	current       atomic.Pointer[time.Time]
 }
 
 // Start runs the member in cfg.Dir, which it creates if the directory is empty, and returns when it serves writes or
@@ -327,6 +328,9 @@ func (m *Member) ClusterID() string {
 // Failed returns a channel that receives the error that stopped the member, such as a full disk. Its client may block
 // from then on. Local copies can still be read; writes need a restart of the head.
 func (m *Member) Failed() <-chan error { return m.failed }
+
+// Err returns the error that stopped the member; nil: it runs.
+func (m *Member) Err() error { return m.fatal.Err() }
 
 // Close stops the member. A leader transfers its leadership first. Without a leader, the member stops at once: a
 // graceful stop would wait for one. A member that failed is abandoned, since stopping it could block; its directory

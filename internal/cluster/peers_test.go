@@ -393,6 +393,12 @@ func TestLearnerForgetsALostLeader(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	first, learner := s.learner()
+	s.eventually("has caught up", func(context.Context) error {
+		if learner.Current().IsZero() {
+			return errors.New("it has not read yet")
+		}
+		return nil
+	})
 	first.running.Store(nil)
 	first.Close()
 	s.eventually("no leader", func(context.Context) error {

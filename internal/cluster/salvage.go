@@ -137,7 +137,7 @@ func commitFrom(dir string, snap *walpb.Snapshot) error {
 			last = entries[len(entries)-1]
 		}
 		var vote *raftpb.Entry
-		if vote, err = promotion(metadata, last); err == nil {
+		if vote, err = promotion(metadata, last, entries); err == nil {
 			err = w.Save(&raftpb.HardState{Term: new(max(state.GetTerm(), last.GetTerm())), Vote: new(state.GetVote()),
 				Commit: new(vote.GetIndex())}, []*raftpb.Entry{vote})
 		}
@@ -146,11 +146,18 @@ func commitFrom(dir string, snap *walpb.Snapshot) error {
 }
 
 // promotion returns the entry after the last one that makes the member of a log a voter: a learner cannot continue
-// alone. Where it is one already, the entry changes nothing.
-func promotion(metadata []byte, last *raftpb.Entry) (*raftpb.Entry, error) {
+// alone. Where it is one already, the entry changes nothing. One that was removed cannot continue, either.
+func promotion(metadata []byte, last *raftpb.Entry, entries []*raftpb.Entry) (*raftpb.Entry, error) {
 	var m etcdserverpb.Metadata
 	if err := proto.Unmarshal(metadata, &m); err != nil || m.GetNodeID() == 0 {
 		return nil, fmt.Errorf("%w: it names no member: %v", trivet.ErrInvalid, err)
+	}
+	for _, e := range entries {
+		var c raftpb.ConfChange
+		if e.GetType() == raftpb.EntryConfChange && proto.Unmarshal(e.Data, &c) == nil &&
+			c.GetType() == raftpb.ConfChangeRemoveNode && c.GetNodeId() == m.GetNodeID() {
+			return nil, fmt.Errorf("%w: its member was removed from the cluster", trivet.ErrConflict)
+		}
 	}
 	change := membership.ConfigChangeContext{Member: membership.Member{ID: types.ID(m.GetNodeID())}, IsPromote: true}
 	text, err := json.Marshal(change)

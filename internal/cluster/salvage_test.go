@@ -1,11 +1,13 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -156,6 +158,31 @@ func TestSalvageLearner(t *testing.T) {
 	got, err := m.Client().Get(t.Context(), "/k", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil || got.Count != 20 || m.Revision() < revision+cfg.Jump {
 		t.Errorf("%+v, %v, at revision %d; want 20 values of %d", got, err, m.Revision(), revision)
+	}
+}
+
+// The data of a member that was removed is refused: etcd would end the process.
+func TestSalvageRemovedMember(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first, learner := s.learner()
+	if err := first.Remove(t.Context(), learner.ID()); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("it stops", func(context.Context) error {
+		select {
+		case <-learner.Failed():
+			return nil
+		default:
+			return errors.New("it runs")
+		}
+	})
+	learner.running.Store(nil)
+	learner.Close()
+	_, err := cluster.Salvage(t.Context(), learner.cfg.Dir, filepath.Join(t.TempDir(), "salvaged"),
+		cluster.Config{Name: "head1", Heartbeat: storetest.Heartbeat})
+	if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "was removed from the cluster") {
+		t.Errorf("salvaged: %v", err)
 	}
 }
 

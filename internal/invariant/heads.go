@@ -76,10 +76,11 @@ func heads(f *trivet.StatusFacts, r *result) {
 			r.warn("wait; to follow it: trivet head list", "%s joins%s", h.Name, because(h.Problem))
 		case h.State == "removing":
 			r.warn("wait; to follow it: trivet head list", "%s is being removed%s", h.Name, because(h.Problem))
-		case h.Role == trivet.RoleStandby && h.Lag > 0:
-			r.note("%s, the standby, is %s behind", h.Name, count(int(h.Lag), "revision"))
 		case h.Problem != "" && h.ClockAhead == 0: // that of a clock is reported as such
 			r.note("%s: %s", h.Name, h.Problem)
+		}
+		if h.Role == trivet.RoleStandby && h.Lag > 0 {
+			r.note("%s, the standby, is %s behind", h.Name, count(int(h.Lag), "revision"))
 		}
 	}
 	r.holds("%s %s", count(len(f.Heads), "head"), has(len(f.Heads), "responds", "respond"))

@@ -22,7 +22,7 @@ func spare(f *trivet.StatusFacts, r *result) {
 	case len(v.all) == 2:
 		r.warn("add a third head or a witness: trivet head token --witness (docs/heads.md)",
 			"the loss of %s stops writes: two voters have no majority when one is lost", strings.Join(v.up, " or of "))
-	case len(v.all) == 1:
+	case len(v.all) == 1 && hasStandby(f):
 		r.warn("for writes that do not stop: three voters, "+pageHeads,
 			"the loss of %s stops writes until its standby takes over; what that has not received is lost", v.all[0])
 	case len(v.up)-1 < v.majority():
@@ -36,6 +36,10 @@ func spare(f *trivet.StatusFacts, r *result) {
 	}
 	r.holds("the loss of any one head breaks nothing")
 	nothingElse(f, r)
+}
+
+func hasStandby(f *trivet.StatusFacts) bool {
+	return slices.ContainsFunc(f.Heads, func(h trivet.HeadFacts) bool { return h.Role == trivet.RoleStandby && !h.Down })
 }
 
 // takeover: the head that is to take over from the other one can do so.

@@ -38,6 +38,8 @@ type dataFile struct {
 	// one, without this head: it serves nothing any more.
 	Incarnation string `json:"incarnation,omitempty"`
 	Fenced      string `json:"fenced,omitempty"`
+	// Former is the name that this head had before the cluster was recovered from its data.
+	Former string `json:"former,omitempty"`
 	// Started is set when a start has completed, so there is a store.
 	Started bool `json:"started,omitempty"`
 }

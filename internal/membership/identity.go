@@ -101,6 +101,9 @@ func Open(cfg Config) (*Local, error) {
 // checkName checks the configured name against that in the data directory.
 func (l *Local) checkName() error {
 	name := cmp.Or(l.cfg.Name, l.data.Name, DefaultName)
+	if l.data.Former != "" && name == l.data.Former { // a recovery has named it
+		name = l.data.Name
+	}
 	switch {
 	case !l.data.exists() && len(l.cfg.Join) > 0 && l.cfg.Name != "":
 		return &trivet.FieldError{Field: "--name", Problem: "cannot be used with --join: the cluster names its heads"}

@@ -144,6 +144,9 @@ func (r *Records) joinToken(tx *store.Tx, id string, req *JoinRequest) (*trivet.
 	if t.Spec.Used == "" && t.Spec.Replace != "" { // it may have been issued long ago
 		_, err = r.removable(tx, t.Spec.Replace)
 	}
+	if err == nil && t.Spec.Used == "" && t.Spec.Join == trivet.RoleStandby {
+		err = r.checkStandby(tx, t.Spec.Replace)
+	}
 	return t, err
 }
 

@@ -23,12 +23,14 @@ type Recovered struct {
 	// Token is the ID of the token by which the former head of the directory had joined: the command of its starts may
 	// still have that.
 	Token string
+	// Former is the name of that head, which that command may have, too.
+	Former string
 }
 
 // WriteRecovered makes a directory, which has the keys and the store already, the data directory of that head.
 func WriteRecovered(dir, version string, r Recovered) error {
 	d := dataFile{Format: dataFormat, Name: r.Name, Role: trivet.RoleVoter, Incarnation: r.Incarnation,
-		Token: r.Token, Member: cluster.FormatID(r.Member), Started: true}
+		Token: r.Token, Former: r.Former, Member: cluster.FormatID(r.Member), Started: true}
 	return d.write(dir, version)
 }
 

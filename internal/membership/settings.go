@@ -3,6 +3,9 @@ package membership
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/state"
@@ -25,7 +28,10 @@ func (r *Records) Set(ctx context.Context, name string, s trivet.HeadSettings,
 				Err: fmt.Errorf("%w: it is removed", trivet.ErrConflict)}
 		}
 		h.Spec.BMC, h.Spec.Takeover = s.BMC, s.Takeover
-		if err := h.Validate(); err != nil {
+		if err := trivet.ValidateWritten(h); err != nil {
+			return err
+		}
+		if err := r.checkTakeover(tx, h); err != nil {
 			return err
 		}
 		if s.BMC != nil {
@@ -41,12 +47,43 @@ func (r *Records) Set(ctx context.Context, name string, s trivet.HeadSettings,
 	return h, err
 }
 
+// checkTakeover refuses a takeover beside that of another head, as each would power off the other one, and addresses of
+// heads, which do not show that this one is connected.
+func (r *Records) checkTakeover(tx *store.Tx, h *trivet.Head) error {
+	if h.Spec.Takeover == nil {
+		return nil
+	}
+	for _, other := range r.Heads.In(tx).ListBy(state.ByMember, state.IsMember) {
+		if other.Name != h.Name && other.Spec.Takeover != nil {
+			return &trivet.FieldError{Field: "spec.takeover", Problem: fmt.Sprintf("%s takes over already, and one of two does: "+
+				"trivet head set %s --no-takeover", other.Name, other.Name)}
+		}
+		for i, reach := range h.Spec.Takeover.Reach {
+			if hostOf(other.Status.Peer) == reach.String() || slices.Contains(other.Status.DHCP, reach) {
+				return &trivet.FieldError{Field: fmt.Sprintf("spec.takeover.reach[%d]", i),
+					Problem: fmt.Sprintf("%s is an address of %s; name a host that does not depend on the heads", reach, other.Name)}
+			}
+		}
+	}
+	return nil
+}
+
 // checkOwnBMC refuses a BMC that is that of another head: this one would power itself off to take over.
 func (r *Records) checkOwnBMC(tx *store.Tx, h *trivet.Head) error {
 	for _, other := range r.Heads.In(tx).ListBy(state.ByMember, state.IsMember) {
-		if b := other.Spec.BMC; other.Name != h.Name && b != nil && b.Address == h.Spec.BMC.Address {
+		if b := other.Spec.BMC; other.Name != h.Name && b != nil && sameHost(b.Host(), h.Spec.BMC.Host()) {
 			return &trivet.FieldError{Field: "spec.bmc.address", Problem: fmt.Sprintf("%s is that of %s", b.Address, other.Name)}
 		}
 	}
 	return nil
+}
+
+// sameHost reports whether two names or addresses are those of one host, as far as that shows.
+func sameHost(a, b string) bool {
+	x, errX := netip.ParseAddr(a)
+	y, errY := netip.ParseAddr(b)
+	if errX == nil && errY == nil {
+		return x.Unmap() == y.Unmap()
+	}
+	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
 }

@@ -96,10 +96,11 @@ func TestTokenOfAStandby(t *testing.T) {
 	if err := r.RaiseClusterVersion(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := issue(""); err != nil {
-		t.Error(err)
+	first, err := r.IssueToken(t.Context(), trivet.RoleStandby, "", time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, err := r.Store.Update(t.Context(), func(tx *store.Tx) error {
+	_, err = r.Store.Update(t.Context(), func(tx *store.Tx) error {
 		return r.Heads.In(tx).Create(headIn("head1", trivet.RoleStandby, 2, trivet.HeadMember))
 	})
 	if err != nil {
@@ -111,12 +112,26 @@ func TestTokenOfAStandby(t *testing.T) {
 	if err := issue("head1"); err != nil {
 		t.Errorf("in its place: %v", err)
 	}
+	req := &JoinRequest{Token: first.Reveal(), Role: trivet.RoleStandby, ID: "0123456789abcdef", Peer: "https://10.0.0.9:7480"}
+	if _, err := r.Join(t.Context(), req); err == nil || !strings.Contains(err.Error(), "head1 is the standby") {
+		t.Errorf("by a token of before: %v", err)
+	}
+	if _, err := r.Heads.Get("head2"); !errors.Is(err, trivet.ErrNotFound) {
+		t.Errorf("it has a record: %v", err)
+	}
 }
 
 func TestSetHead(t *testing.T) {
 	r := newRecords(t, headIn("head0", "", 1, trivet.HeadMember), headIn("head1", trivet.RoleStandby, 2,
 		trivet.HeadMember))
 	if err := r.RaiseClusterVersion(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err := r.Update(t.Context(), "head0", func(h *trivet.Head) bool {
+		h.Status.Peer = "https://10.0.0.100:7480"
+		return true
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	b := &trivet.BMC{Protocol: "ipmi", Address: "10.0.9.5", Secret: "heads"}
@@ -140,11 +155,18 @@ func TestSetHead(t *testing.T) {
 	}{
 		"a record that has changed": {"head1", trivet.HeadSettings{Revision: h.Revision - 1}, nil, "changed meanwhile"},
 		"the BMC of another":        {"head1", trivet.HeadSettings{BMC: b}, nil, "that of head0"},
-		"a BMC that is refused":     {"head0", trivet.HeadSettings{BMC: b}, refused, refused.Error()},
-		"no protocol":               {"head0", trivet.HeadSettings{BMC: &trivet.BMC{Address: "a", Secret: "s"}}, nil, "protocol"},
-		"no address to reach":       {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{After: trivet.MinTakeover}}, nil, "reach"},
-		"too soon":                  {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{Reach: takeover.Reach}}, nil, "30s"},
-		"an unknown head":           {"head9", trivet.HeadSettings{}, nil, "not found"},
+		"the same, written otherwise": {"head1", trivet.HeadSettings{BMC: &trivet.BMC{Protocol: "redfish",
+			Address: "https://10.0.9.5:443", Secret: "s"}}, nil, "that of head0"},
+		"a password": {"head1", trivet.HeadSettings{BMC: &trivet.BMC{Protocol: "redfish", Address: "https://u:p@10.0.9.6",
+			Secret: "s"}}, nil, "has a user or password"},
+		"a second takeover": {"head0", trivet.HeadSettings{Takeover: takeover}, nil, "head1 takes over already"},
+		"an address of a head": {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{After: trivet.MinTakeover,
+			Reach: []netip.Addr{netip.MustParseAddr("10.0.0.100")}}}, nil, "an address of head0"},
+		"a BMC that is refused": {"head0", trivet.HeadSettings{BMC: b}, refused, refused.Error()},
+		"no protocol":           {"head0", trivet.HeadSettings{BMC: &trivet.BMC{Address: "a", Secret: "s"}}, nil, "protocol"},
+		"no address to reach":   {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{After: trivet.MinTakeover}}, nil, "reach"},
+		"too soon":              {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{Reach: takeover.Reach}}, nil, "30s"},
+		"an unknown head":       {"head9", trivet.HeadSettings{}, nil, "not found"},
 	} {
 		if _, err := set(c.name, c.s, c.check); err == nil || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v, want %q", what, err, c.text)

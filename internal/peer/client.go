@@ -140,13 +140,27 @@ func call(ctx context.Context, client *http.Client, url, path string, in, out an
 	case errors.Is(err, trivet.ErrUnauthenticated), errors.Is(err, trivet.ErrForbidden):
 		return err
 	case err != nil:
-		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
+		return &noResponse{fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
 	}
 	defer resp.Body.Close()
 	if err := check(resp); err != nil {
 		return err
 	}
 	return decode(resp, out)
+}
+
+// noResponse is the error of a request to which there was no response.
+type noResponse struct{ error }
+
+func (e *noResponse) Unwrap() error { return e.error }
+
+// IsSilent reports whether an error of a call is that nothing was heard of the head: neither a response, nor a
+// certificate that is not accepted.
+func IsSilent(err error) bool {
+	var silent *noResponse
+	var cert *tls.CertificateVerificationError
+	var alert tls.AlertError
+	return errors.As(err, &silent) && !errors.As(err, &cert) && !errors.As(err, &alert)
 }
 
 // decode reads a response, or the error that the head responded with.

@@ -31,7 +31,9 @@ type Request struct {
 	Version   string   // of this program
 	Cause     string   // [trivet.Recovered.Cause]
 	// Approve is called with the plan before anything is changed that is not temporary. Its error ends the recovery.
-	Approve  func(*Plan) error
+	Approve func(*Plan) error
+	// Confirm is called when all is ready to be put in place, unless it is nil. Its error ends the recovery.
+	Confirm  func() error
 	Progress Progress
 }
 
@@ -40,6 +42,7 @@ type material struct {
 	plan    Plan // what is known from the source
 	keys    *auth.Keys
 	token   string   // the ID of that by which the head had joined whose directory it becomes
+	former  string   // the name of that head
 	peers   []string // URLs of heads that the records may not have
 	need    int64    // bytes of space
 	restore func(ctx context.Context, cfg cluster.Config) error
@@ -89,6 +92,11 @@ func FromData(ctx context.Context, dir string, r Request) (*Plan, error) {
 		return nil, explain("recover from", dir, errors.Join(err, t.clear()))
 	}
 	return t.recover(ctx, r, m)
+}
+
+// CheckSpace returns why a recovery from the data of a directory into itself would fail for lack of space.
+func CheckSpace(dir string) error {
+	return checkSpace(dir, 2*sizeOf(filepath.Join(dir, "store", "etcd"))+cluster.RestoreSpace)
 }
 
 // GiveUp ends a recovery into a directory that was interrupted before it had changed anything there. It reports whether
@@ -145,9 +153,15 @@ func (t *target) recover(ctx context.Context, r Request, m *material) (p *Plan, 
 		return nil, err
 	}
 	err = membership.WriteRecovered(t.new(""), r.Version, membership.Recovered{Name: p.Head, Member: member,
-		Incarnation: p.Incarnation, Token: m.token})
+		Incarnation: p.Incarnation, Token: m.token, Former: m.former})
 	if err != nil {
 		return nil, err
+	}
+	if r.Confirm != nil {
+		p.probe(ctx, m)
+		if err := errors.Join(p.checkAlive(), r.Confirm()); err != nil {
+			return nil, err
+		}
 	}
 	if err := t.setReady(p); err != nil {
 		return nil, err
@@ -250,7 +264,7 @@ func (t *target) salvage(ctx context.Context, dir string, inPlace bool, r Reques
 		Cluster: keys.CA.Cluster(), Member: former.Name, DataTime: salvaged.Written.UTC().Truncate(time.Second),
 		Torn: salvaged.Torn}}
 	if inPlace {
-		m.token = former.Token
+		m.token, m.former = former.Token, former.Name
 	}
 	for _, p := range former.Peers {
 		if p.Name != former.Name {

@@ -146,11 +146,15 @@ func (s *Server) untilDrained(ctx context.Context) (context.Context, context.Can
 	undo := context.AfterFunc(ctx, func() {
 		s.stopping.Store(true)
 		s.router.closing.Store(true)
-		if s.cfg.Drain > 0 {
-			s.cfg.Log.Info("stopping: not ready from now on, and serving for a while", "drain", s.cfg.Drain)
+		drain := s.cfg.Drain
+		if errors.Is(context.Cause(ctx), errTakeOver) {
+			drain = 0
+		}
+		if drain > 0 {
+			s.cfg.Log.Info("stopping: not ready from now on, and serving for a while", "drain", drain)
 		}
 		select {
-		case <-time.After(s.cfg.Drain):
+		case <-time.After(drain):
 		case <-serving.Done():
 		}
 		cancel()

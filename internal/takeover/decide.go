@@ -2,7 +2,6 @@ package takeover
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -57,47 +56,65 @@ func stateOf(h *trivet.Head) string {
 	return string(h.Status.State)
 }
 
-// silence is for how long there has been no quorum, in time in which this process ran.
+// silence is the time in which this process did not run: what it did not hear then was not lost.
 type silence struct {
-	lasted time.Duration
-	last   time.Time // of the last observation
+	last    time.Time // that it ran
+	resumed time.Time // when it ran again after a pause
 }
 
-// maxPause is the time between two observations above which the process did not run: what it did not hear then was not
-// lost.
-const maxPause = 5 * stepInterval
+const (
+	// maxPause is the time between two observations above which the process did not run.
+	maxPause = 5 * stepInterval
+	// maxSilence is how much longer than the time of a takeover the other head may have been silent: what it has
+	// acknowledged to others in a longer time would be lost.
+	maxSilence = 10 * time.Minute
+)
 
-// observe returns for how long there has been no quorum; 0: there is one.
-func (s *silence) observe(now time.Time, quorum bool) time.Duration {
-	passed := now.Sub(s.last)
-	if quorum || s.last.IsZero() || passed > maxPause {
-		s.lasted = 0
-	} else {
-		s.lasted += passed
+func (s *silence) observe(now time.Time) {
+	if now.Sub(s.last) > maxPause {
+		s.resumed = now
 	}
 	s.last = now
-	if !quorum {
-		s.lasted = max(s.lasted, 1)
-	}
-	return s.lasted
 }
 
-// resume lets the time of a check or an attempt pass unnoticed.
-func (s *silence) resume(now time.Time) { s.last = now }
+// due reports whether the others have been silent for long enough. It fails where this head is not the one to take over:
+// what it has, and what it knows of the others, must be of the moment at which they were lost.
+func (k *Keeper) due(now time.Time, p *pair) (bool, error) {
+	current := k.cfg.Current()
+	if current.IsZero() {
+		return false, fmt.Errorf("%w: this head has not been connected to a quorum since it started, and may be behind; where "+
+			"it is to go on alone: trivet recover --from-survivor", trivet.ErrConflict)
+	}
+	heard := k.cfg.LastHeard(p.other.Name)
+	after := p.own.Spec.Takeover.After.D()
+	if now.Sub(current) > after+maxSilence {
+		return false, fmt.Errorf("%w: this head has not been connected to a quorum for %s, and may be behind; where it is to go "+
+			"on alone: trivet recover --from-survivor", trivet.ErrConflict, now.Sub(current).Round(time.Minute))
+	}
+	for _, since := range []time.Time{current, heard, k.silence.resumed} {
+		if now.Sub(since) < after {
+			return false, nil
+		}
+	}
+	return true, nil
+}
 
-// checkLost returns why the others are not lost: one of two full heads is lost where it does not respond, and no witness
-// is connected to it.
+// checkLost returns why the others are not lost: one of two full heads is lost where it does not respond, and each
+// witness says that it is connected to no leader.
 func (k *Keeper) checkLost(ctx context.Context, p *pair) error {
 	if k.cfg.Quorum() {
 		return fmt.Errorf("%w: there is a quorum again", trivet.ErrConflict)
 	}
-	_, err := k.cfg.Ping(ctx, p.other)
-	if !errors.Is(err, trivet.ErrUnavailable) {
-		return fmt.Errorf("%w: %s responds, although this head is connected to no quorum; where it cannot be repaired, "+
-			"stop it, and run trivet recover --from-survivor here", trivet.ErrConflict, p.other.Name)
+	if responds, _, err := k.cfg.Ping(ctx, p.other); responds {
+		return fmt.Errorf("%w: %s responds, although this head is connected to no quorum (%v); where it cannot be repaired, "+
+			"stop it, and run trivet recover --from-survivor here", trivet.ErrConflict, p.other.Name, err)
 	}
 	for _, w := range p.witnesses {
-		if quorum, err := k.cfg.Ping(ctx, w); err == nil && quorum {
+		switch responds, quorum, err := k.cfg.Ping(ctx, w); {
+		case !responds || err != nil:
+			return fmt.Errorf("%w: the witness %s does not respond: it may be connected to %s", trivet.ErrUnavailable, w.Name,
+				p.other.Name)
+		case quorum:
 			return fmt.Errorf("%w: the witness %s is connected to a leader, and this head is not", trivet.ErrConflict, w.Name)
 		}
 	}

@@ -25,11 +25,14 @@ type Order struct {
 	// Boot identifies the boot of this host, Uptime is the time since then.
 	Boot   string        `json:"boot"`
 	Uptime time.Duration `json:"uptime"`
+	Dir    string        `json:"dir"` // the data directory: a copy of it has no decision
 }
 
-// maxAge is how old an order may be that is carried out, and maxOrder bounds its file, in bytes.
 const (
-	maxAge   = time.Minute
+	// maxAge is how old an order may be when it is begun, and MaxAge when the recovery that it begins is complete.
+	maxAge = time.Minute
+	MaxAge = 10 * time.Minute
+	// maxOrder bounds its file, in bytes.
 	maxOrder = 16 << 10
 )
 
@@ -38,7 +41,7 @@ func orderPath(dir string) string { return filepath.Join(dir, "takeover.json") }
 // Write writes the decision to the data directory.
 func Write(dir, incarnation, cause string) error {
 	o := Order{Cause: cause, Incarnation: incarnation}
-	err := o.stamp()
+	err := o.stamp(dir)
 	if err != nil {
 		return err
 	}
@@ -80,13 +83,35 @@ func Remove(dir string) error {
 	return nil
 }
 
-// Valid reports whether the decision was written a moment ago, by the time that this host has been up.
-func (o *Order) Valid() bool {
-	now := Order{}
-	return now.stamp() == nil && o.Boot == now.Boot && o.Uptime <= now.Uptime && now.Uptime-o.Uptime <= maxAge
+// Valid reports whether the decision was written into this directory a moment ago, by the time that this host has been
+// up.
+func (o *Order) Valid(dir string) bool { return o.within(dir, maxAge) }
+
+// Check returns why the decision must not be carried out any more.
+func (o *Order) Check(dir string) error {
+	if !o.within(dir, MaxAge) {
+		return fmt.Errorf("%w: the recovery took longer than %s, and the other head may be on again", trivet.ErrConflict, MaxAge)
+	}
+	return nil
 }
 
-func (o *Order) stamp() error {
+func (o *Order) within(dir string, age time.Duration) bool {
+	now := Order{}
+	return now.stamp(dir) == nil && o.Boot == now.Boot && o.Dir == now.Dir && o.Uptime <= now.Uptime &&
+		now.Uptime-o.Uptime <= age
+}
+
+// CheckStamp returns why no decision could be written.
+func CheckStamp(dir string) error { return new(Order).stamp(dir) }
+
+func (o *Order) stamp(dir string) error {
+	path, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return err
+	}
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return err
@@ -95,6 +120,6 @@ func (o *Order) stamp() error {
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
 		return err
 	}
-	o.Boot, o.Uptime = strings.TrimSpace(string(text)), time.Duration(t.Nano())
+	o.Dir, o.Boot, o.Uptime = path, strings.TrimSpace(string(text)), time.Duration(t.Nano())
 	return nil
 }

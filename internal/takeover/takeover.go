@@ -3,8 +3,8 @@
 // reach.go what they need to know, order.go the decision, which the next start of this head carries out: a recovery
 // from its own data.
 //
-// Each second a head reads its own record and whether there is a leader. Where its record requests it, it reads the
-// power state of the other head once a minute.
+// Each second a head reads its own record, and when it was last connected to the others. Where its record requests it,
+// it reads the power state of the other head once a minute.
 package takeover
 
 import (
@@ -26,18 +26,22 @@ type Config struct {
 	Heads func() []*trivet.Head
 	// Quorum reports whether this head is connected to a leader.
 	Quorum func() bool
-	// Ping asks another head whether it is connected to a leader. It fails with ErrUnavailable where that one does not
-	// respond.
-	Ping func(ctx context.Context, h *trivet.Head) (quorum bool, err error)
+	// Current returns when this head last had all that was acknowledged; zero: not since it started.
+	Current func() time.Time
+	// LastHeard returns when another head last responded; zero: not since this one started.
+	LastHeard func(head string) time.Time
+	// Ping asks another head whether it is connected to a leader. responds is also true where it fails with anything
+	// but silence.
+	Ping func(ctx context.Context, h *trivet.Head) (responds, quorum bool, err error)
 	// BMC opens the BMC of another head, which has one.
 	BMC func(ctx context.Context, h *trivet.Head) (bmc.Client, error)
 	// Reach returns why a host does not respond.
 	Reach func(ctx context.Context, host netip.Addr) error
+	// Ready returns why this head could not recover the cluster from its own data.
+	Ready func() error
 	// Begin makes this head start again, to take over.
 	Begin func(cause string) error
 	Log   *slog.Logger
-
-	confirm time.Duration // between two readings of a BMC; 0: the default
 }
 
 const (
@@ -45,29 +49,26 @@ const (
 	checkInterval = time.Minute
 	retryInterval = 15 * time.Second
 	// checkTimeout bounds a check of what a takeover needs, fenceTimeout the time until the other head is off.
-	checkTimeout = 20 * time.Second
-	fenceTimeout = 90 * time.Second
-	// confirmInterval is between two readings of a BMC that must both say that the other head is off.
-	confirmInterval = 3 * time.Second
+	checkTimeout = time.Minute
+	fenceTimeout = 2 * time.Minute
+	// powerTimeout bounds the command to a BMC: what was verified before it must not be old when it is carried out.
+	powerTimeout = 15 * time.Second
 )
 
 // Keeper takes over for its head.
 type Keeper struct {
 	cfg     Config
 	silence silence
-	next    time.Time // of a check, or an attempt
+	check   time.Time // the next one
+	attempt time.Time // likewise
+	off     bool      // the other head was powered off since there was a quorum
 
 	mu    sync.Mutex
 	facts *trivet.TakeoverFacts // guarded by mu
 }
 
 // New returns a Keeper that does nothing until Run.
-func New(cfg Config) *Keeper {
-	if cfg.confirm == 0 {
-		cfg.confirm = confirmInterval
-	}
-	return &Keeper{cfg: cfg}
-}
+func New(cfg Config) *Keeper { return &Keeper{cfg: cfg} }
 
 // Facts returns what is known of a takeover by this head; nil: it is not requested.
 func (k *Keeper) Facts() *trivet.TakeoverFacts {
@@ -76,35 +77,53 @@ func (k *Keeper) Facts() *trivet.TakeoverFacts {
 	return k.facts
 }
 
-// Run watches until ctx ends.
+// Run watches until ctx ends, or this head is to take over.
 func (k *Keeper) Run(ctx context.Context) {
-	for wait.Sleep(ctx, stepInterval) == nil {
-		k.step(ctx)
+	for began := false; !began && wait.Sleep(ctx, stepInterval) == nil; {
+		began = k.step(ctx)
 	}
 }
 
-func (k *Keeper) step(ctx context.Context) {
-	silent := k.silence.observe(time.Now(), k.cfg.Quorum())
+// step reports whether this head is to take over.
+func (k *Keeper) step(ctx context.Context) (began bool) {
+	now := time.Now()
+	k.silence.observe(now)
 	p, err := pairOf(k.cfg.Heads(), k.cfg.Head)
 	switch {
 	case p.own == nil:
 		k.set(nil, nil)
-		k.next = time.Time{}
-		return
+		k.check = time.Time{}
+		return false
 	case err != nil:
 		k.set(&p, err)
-		return
-	case silent > 0 && silent < p.own.Spec.Takeover.After.D(), time.Now().Before(k.next):
+		return false
+	case k.cfg.Quorum():
+		k.off = false
+		k.at(&k.check, checkInterval, func() { k.set(&p, k.possible(ctx, &p)) })
+		return false
+	}
+	due, err := k.due(now, &p)
+	if err != nil {
+		k.set(&p, err)
+	}
+	if due && err == nil {
+		k.at(&k.attempt, retryInterval, func() {
+			err := k.takeOver(ctx, &p)
+			k.set(&p, err)
+			began = err == nil
+		})
+	}
+	return began
+}
+
+// at does something when it is due, and then after the given interval.
+func (k *Keeper) at(due *time.Time, interval time.Duration, do func()) {
+	if time.Now().Before(*due) {
 		return
 	}
-	if silent == 0 {
-		k.next = time.Now().Add(wait.Jitter(checkInterval))
-		k.set(&p, k.check(ctx, &p))
-	} else {
-		k.next = time.Now().Add(retryInterval)
-		k.set(&p, k.takeOver(ctx, &p))
-	}
-	k.silence.resume(time.Now())
+	do()
+	*due = time.Now().Add(interval)
+	k.silence.last = time.Now() // this process has run
 }
 
 // set notes the outcome of a check or an attempt, and logs it where it is another one.
@@ -127,18 +146,21 @@ func (k *Keeper) set(p *pair, err error) {
 	k.facts = facts
 }
 
-// check returns why a takeover would not be possible now.
-func (k *Keeper) check(ctx context.Context, p *pair) error {
+// possible returns why a takeover would not be possible now.
+func (k *Keeper) possible(ctx context.Context, p *pair) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if err := k.reach(ctx, p.own.Spec.Takeover.Reach); err != nil {
 		return err
 	}
+	if err := k.cfg.Ready(); err != nil {
+		return err
+	}
 	state, err := k.power(ctx, p.other)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("the BMC of %s, at %s: %w", p.other.Name, p.other.Spec.BMC.Address, err)
-	case state != bmc.On:
+	}
+	if responds, _, _ := k.cfg.Ping(ctx, p.other); responds && state != bmc.On {
 		return fmt.Errorf("%w: the BMC at %s reports %s, and %s runs: it is not that of its host", trivet.ErrConflict,
 			p.other.Spec.BMC.Address, state, p.other.Name)
 	}
@@ -152,20 +174,15 @@ func (k *Keeper) takeOver(ctx context.Context, p *pair) error {
 	if err := k.reach(ctx, p.own.Spec.Takeover.Reach); err != nil {
 		return err
 	}
-	if err := k.checkLost(ctx, p); err != nil {
+	if err := k.cfg.Ready(); err != nil {
 		return err
 	}
-	k.cfg.Log.Warn("there is no quorum, and the other head does not respond: powering it off by its BMC to take over",
-		"from", p.other.Name, "bmc", p.other.Spec.BMC.Address, "after", p.own.Spec.Takeover.After)
-	if err := k.fence(ctx, p.other); err != nil {
-		return fmt.Errorf("%s could not be powered off by its BMC at %s; where it is off: trivet recover --from-survivor: %w",
+	if err := k.fence(ctx, p); err != nil {
+		return fmt.Errorf("%s is not known to be off, by its BMC at %s; where it is: trivet recover --from-survivor: %w",
 			p.other.Name, p.other.Spec.BMC.Address, err)
 	}
-	if err := k.checkLost(ctx, p); err != nil {
-		return err
-	}
-	cause := fmt.Sprintf("%s did not respond for %s, and its BMC at %s reports that it is off", p.other.Name,
-		p.own.Spec.Takeover.After, p.other.Spec.BMC.Address)
+	cause := fmt.Sprintf("%s was last heard at %s, and its BMC at %s reports that it is off", p.other.Name,
+		k.cfg.LastHeard(p.other.Name).UTC().Format(time.RFC3339), p.other.Spec.BMC.Address)
 	if err := k.cfg.Begin(cause); err != nil {
 		return err
 	}

@@ -21,12 +21,17 @@ import (
 type fixture struct {
 	heads             []*trivet.Head
 	quorum, reachable bool
+	current           time.Time       // kept by tick, while there is a quorum
+	heard             time.Time       // from head0, likewise
 	responds          map[string]bool // of each head: whether it has a quorum; absent: it does not respond
 	power             bmc.State
-	stuck             bool  // its power cannot be changed
-	broken            error // of the BMC
-	sent              []bmc.State
-	causes            []string
+	stuck             bool         // its power cannot be changed
+	broken            error        // of the BMC
+	slow              func()       // is called when the BMC is opened
+	notReady          error        // of this head
+	sent              []bmc.State  // changes of power
+	causes            []string     // of takeovers
+	check             func(string) // is called before each change of power and takeover
 }
 
 func newFixture() *fixture {
@@ -36,7 +41,7 @@ func newFixture() *fixture {
 	other := member("head0", trivet.RoleVoter)
 	other.Spec.BMC = &trivet.BMC{Protocol: "ipmi", Address: "10.0.9.5", Secret: "s"}
 	return &fixture{heads: []*trivet.Head{other, own}, quorum: true, reachable: true, power: bmc.On,
-		responds: map[string]bool{"head0": true}}
+		responds: map[string]bool{"head0": true}, slow: func() {}, check: func(string) {}}
 }
 
 func member(name, role string) *trivet.Head {
@@ -46,28 +51,32 @@ func member(name, role string) *trivet.Head {
 
 func (f *fixture) keeper() *Keeper {
 	return New(Config{Head: "head1", Heads: func() []*trivet.Head { return f.heads },
-		Quorum: func() bool { return f.quorum },
-		Ping: func(_ context.Context, h *trivet.Head) (bool, error) {
-			quorum, ok := f.responds[h.Name]
-			if !ok {
-				return false, trivet.ErrUnavailable
+		Quorum:    func() bool { return f.quorum },
+		Current:   func() time.Time { return f.current },
+		LastHeard: func(string) time.Time { return f.heard },
+		Ping: func(_ context.Context, h *trivet.Head) (responds, quorum bool, err error) {
+			quorum, responds = f.responds[h.Name]
+			if !responds {
+				err = trivet.ErrUnavailable
 			}
-			return quorum, nil
+			return responds, quorum, err
 		},
-		BMC: func(context.Context, *trivet.Head) (bmc.Client, error) { return f, f.broken },
+		BMC: func(context.Context, *trivet.Head) (bmc.Client, error) { f.slow(); return f, f.broken },
 		Reach: func(_ context.Context, host netip.Addr) error {
 			if host.String() == "10.0.0.2" && f.reachable {
 				return nil
 			}
 			return errors.New("no response")
 		},
-		Begin: func(cause string) error { f.causes = append(f.causes, cause); return nil },
+		Ready: func() error { return f.notReady },
+		Begin: func(cause string) error { f.check("begin"); f.causes = append(f.causes, cause); return nil },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil))})
 }
 
 func (f *fixture) Power(context.Context) (bmc.State, error) { return f.power, f.broken }
 
 func (f *fixture) SetPower(_ context.Context, want bmc.State) error {
+	f.check("power off")
 	f.sent = append(f.sent, want)
 	if !f.stuck {
 		f.power = want
@@ -84,30 +93,49 @@ func (f *fixture) lost() {
 	delete(f.responds, "head0")
 }
 
+// tick is what pings and reads note.
+func (f *fixture) tick() {
+	if f.quorum {
+		f.current = time.Now()
+	}
+	if _, ok := f.responds["head0"]; ok {
+		f.heard = time.Now()
+	}
+}
+
 // run lets a Keeper run for a while.
-func run(t *testing.T, k *Keeper, d time.Duration) {
+func (f *fixture) run(t *testing.T, k *Keeper, d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
-	k.Run(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		k.Run(ctx)
+	}()
+	for ctx.Err() == nil {
+		f.tick()
+		time.Sleep(500 * time.Millisecond)
+	}
+	<-ended
 }
 
 func TestTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()
 		k := f.keeper()
-		run(t, k, 2*time.Minute)
+		f.run(t, k, 3*time.Minute)
 		if facts := k.Facts(); facts == nil || facts.Problem != "" || facts.From != "head0" || len(f.sent) > 0 {
 			t.Errorf("while all is well: %+v, %v", facts, f.sent)
 		}
 		f.lost()
-		run(t, k, 55*time.Second)
+		f.run(t, k, 58*time.Second)
 		if len(f.sent) > 0 {
 			t.Error("the other head was powered off before the time")
 		}
-		run(t, k, 20*time.Second)
-		if len(f.causes) != 1 || f.power != bmc.Off || !strings.Contains(f.causes[0], "10.0.9.5") {
-			t.Errorf("%v, %v", f.causes, f.power)
+		f.run(t, k, 10*time.Minute)
+		if len(f.causes) != 1 || len(f.sent) != 1 || f.power != bmc.Off || !strings.Contains(f.causes[0], "10.0.9.5") {
+			t.Errorf("%v, %v, %v", f.causes, f.sent, f.power)
 		}
 	})
 }
@@ -119,23 +147,31 @@ func TestDoesNotTakeOver(t *testing.T) {
 		text   string
 		sent   bool
 	}{
-		"it is cut off":           {func(f *fixture) { f.reachable = false }, "cut off itself", false},
-		"the other one responds":  {func(f *fixture) { f.responds["head0"] = false }, "head0 responds", false},
-		"a BMC that fails":        {func(f *fixture) { f.broken = errors.New("timeout") }, "timeout", false},
-		"it stays on":             {func(f *fixture) { f.stuck = true }, "reports on", true},
-		"a third full head":       {func(f *fixture) { f.heads = append(f.heads, member("head2", "voter")) }, "3 full heads", false},
-		"no BMC":                  {func(f *fixture) { f.heads[0].Spec.BMC = nil }, "trivet head set head0 --bmc", false},
-		"the other one is gone":   {func(f *fixture) { f.heads[0].Status.State = trivet.HeadRemoved }, "no other full head", false},
-		"it is being removed":     {func(f *fixture) { f.heads[1].Spec.Remove = true }, "being removed", false},
-		"a quorum of the witness": {func(f *fixture) { witness(f, true) }, "witness", false},
+		"it is cut off":            {func(f *fixture) { f.reachable = false }, "cut off itself", false},
+		"the other one responds":   {func(f *fixture) { f.responds["head0"] = false }, "", false},
+		"a BMC that fails":         {func(f *fixture) { f.broken = errors.New("timeout") }, "timeout", false},
+		"it stays on":              {func(f *fixture) { f.stuck = true }, "reports on", true},
+		"no space":                 {func(f *fixture) { f.notReady = errors.New("no space") }, "no space", false},
+		"a third full head":        {func(f *fixture) { f.heads = append(f.heads, member("head2", "voter")) }, "3 full", false},
+		"no BMC":                   {func(f *fixture) { f.heads[0].Spec.BMC = nil }, "trivet head set head0 --bmc", false},
+		"the other one is gone":    {func(f *fixture) { f.heads[0].Status.State = trivet.HeadRemoved }, "no other full", false},
+		"it is being removed":      {func(f *fixture) { f.heads[1].Spec.Remove = true }, "being removed", false},
+		"a quorum of the witness":  {func(f *fixture) { witness(f); f.responds["head2"] = true }, "connected to a leader", false},
+		"a witness that is silent": {func(f *fixture) { witness(f) }, "witness head2 does not respond", false},
+		"it returns meanwhile": {func(f *fixture) { f.slow = func() { f.responds["head0"] = true } }, "head0 responds",
+			false},
+		"it is switched on again": {func(f *fixture) {
+			f.check = func(string) { time.AfterFunc(8*time.Second, func() { f.power = bmc.On }) }
+		}, "reports on", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture()
+				k := f.keeper()
+				f.run(t, k, time.Minute)
 				f.lost()
 				c.change(f)
-				k := f.keeper()
-				run(t, k, 10*time.Minute)
+				f.run(t, k, 8*time.Minute)
 				if facts := k.Facts(); facts == nil || !strings.Contains(facts.Problem, c.text) {
 					t.Errorf("%+v, want %q", facts, c.text)
 				}
@@ -147,18 +183,73 @@ func TestDoesNotTakeOver(t *testing.T) {
 	}
 }
 
-func witness(f *fixture, quorum bool) {
-	f.heads = append(f.heads, member("head2", trivet.RoleWitness))
-	f.responds["head2"] = quorum
+// A head that is on again after it was powered off was switched on by somebody: it is not powered off again.
+func TestPowersOffOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture()
+		k := f.keeper()
+		f.run(t, k, time.Minute)
+		f.lost()
+		f.check = func(string) { time.AfterFunc(8*time.Second, func() { f.power = bmc.On }) }
+		f.run(t, k, 8*time.Minute)
+		if len(f.sent) != 1 || f.power != bmc.On {
+			t.Errorf("sent %v, it is %s", f.sent, f.power)
+		}
+	})
 }
+
+// A head that has never been connected, or not for long, is behind, and what it knows of the others is old.
+func TestStaleHead(t *testing.T) {
+	for name, prepare := range map[string]func(*testing.T, *fixture, *Keeper){
+		"it has started without a quorum": func(_ *testing.T, f *fixture, _ *Keeper) { f.lost() },
+		"it was lost long ago, and could not be powered off": func(t *testing.T, f *fixture, k *Keeper) {
+			f.run(t, k, time.Minute)
+			f.lost()
+			f.broken = errors.New("timeout")
+			f.run(t, k, 12*time.Minute)
+			f.broken = nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture()
+				k := f.keeper()
+				prepare(t, f, k)
+				f.run(t, k, time.Hour)
+				if facts := k.Facts(); facts == nil || !strings.Contains(facts.Problem, "may be behind") || len(f.sent) > 0 {
+					t.Errorf("%+v, sent %v", facts, f.sent)
+				}
+			})
+		})
+	}
+}
+
+// The time begins when the other head is silent, not when this one is without a quorum.
+func TestRestartAfterLongSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture()
+		k := f.keeper()
+		f.run(t, k, time.Minute)
+		f.quorum, f.responds["head0"] = false, false
+		f.run(t, k, 5*time.Minute)
+		delete(f.responds, "head0")
+		f.run(t, k, 50*time.Second)
+		if len(f.sent) > 0 {
+			t.Errorf("sent %v while it starts again", f.sent)
+		}
+	})
+}
+
+func witness(f *fixture) { f.heads = append(f.heads, member("head2", trivet.RoleWitness)) }
 
 func TestNotRequested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()
+		k := f.keeper()
+		f.run(t, k, time.Minute)
 		f.lost()
 		f.heads[1].Spec.Takeover = nil
-		k := f.keeper()
-		run(t, k, 10*time.Minute)
+		f.run(t, k, 10*time.Minute)
 		if k.Facts() != nil || len(f.sent) > 0 {
 			t.Errorf("%+v, %v", k.Facts(), f.sent)
 		}
@@ -171,13 +262,14 @@ func TestChecks(t *testing.T) {
 		"cut off itself":             func(f *fixture) { f.reachable = false },
 		"timeout":                    func(f *fixture) { f.broken = errors.New("timeout") },
 		"not that of its host":       func(f *fixture) { f.power = bmc.Off },
+		"no space":                   func(f *fixture) { f.notReady = errors.New("no space") },
 		"trivet head set head0 --bm": func(f *fixture) { f.heads[0].Spec.BMC = nil },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture()
 			change(f)
 			k := f.keeper()
-			run(t, k, 2*time.Minute)
+			f.run(t, k, 3*time.Minute)
 			if facts := k.Facts(); facts == nil || !strings.Contains(facts.Problem, text) || len(f.sent) > 0 {
 				t.Errorf("%+v, want %q; sent %v", facts, text, f.sent)
 			}
@@ -185,74 +277,75 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// A pause of this process, and each moment with a quorum, begin the time again.
-func TestSilence(t *testing.T) {
-	at := func(seconds int) time.Time { return time.Unix(1000+int64(seconds), 0) }
-	var s silence
-	for i, c := range []struct {
-		at     int
-		quorum bool
-		want   time.Duration
-	}{
-		{0, true, 0}, {1, false, time.Second}, {3, false, 3 * time.Second}, {8, false, 8 * time.Second},
-		{14, false, 1}, {15, false, time.Second + 1}, {16, true, 0}, {17, false, time.Second},
-	} {
-		if got := s.observe(at(c.at), c.quorum); got != c.want {
-			t.Errorf("observation %d: %s, want %s", i, got, c.want)
+// The time in which this process did not run is not one in which the other head was silent.
+func TestPausedProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture()
+		k := f.keeper()
+		f.run(t, k, time.Minute)
+		f.lost()
+		time.Sleep(5 * time.Minute) // nothing runs
+		f.run(t, k, 55*time.Second)
+		if len(f.sent) > 0 {
+			t.Errorf("sent %v after a pause", f.sent)
 		}
-	}
-	var first silence
-	if got := first.observe(at(0), false); got != 1 {
-		t.Errorf("the first one: %s", got)
-	}
+	})
 }
 
-// Whatever happens and whenever, a takeover begins only while the other head is off and silent, and this one connected.
+// Whatever happens and whenever, the other head is powered off, and taken over from, only while it is silent and no
+// witness knows a leader, by a head that is connected, and was current when it was lost.
 func TestProperty(t *testing.T) {
+	begun := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		changes := rapid.SliceOfN(rapid.IntRange(0, 9), 1, 40).Draw(rt, "changes")
-		pauses := rapid.SliceOfN(rapid.IntRange(1, 90), len(changes), len(changes)).Draw(rt, "pauses")
+		changes := rapid.SliceOfN(rapid.IntRange(0, 11), 1, 40).Draw(rt, "changes")
+		pauses := rapid.SliceOfN(rapid.IntRange(1, 120), len(changes), len(changes)).Draw(rt, "pauses")
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture()
-			witness(f, true)
-			k := f.keeper()
-			begin := k.cfg.Begin
-			k.cfg.Begin = func(cause string) error {
+			witness(f)
+			f.responds["head2"] = true
+			f.check = func(what string) {
 				_, responds := f.responds["head0"]
-				if f.power != bmc.Off || responds || f.quorum || !f.reachable || f.responds["head2"] {
-					t.Errorf("a takeover with %+v", f)
+				leads, answers := f.responds["head2"]
+				age := time.Since(f.current)
+				if responds || f.quorum || !f.reachable || leads || !answers || f.current.IsZero() ||
+					age < time.Minute || age > 12*time.Minute || what == "begin" && f.power != bmc.Off {
+					t.Errorf("%s with %+v", what, f)
 				}
-				return begin(cause)
 			}
+			k := f.keeper()
 			for i, change := range changes {
 				f.happens(change)
-				run(t, k, time.Duration(pauses[i])*time.Second)
+				f.run(t, k, time.Duration(pauses[i])*time.Second)
 			}
+			begun += len(f.causes)
 		})
 	})
+	if begun == 0 {
+		t.Error("no run has ended in a takeover")
+	}
 }
 
 // happens changes one thing.
 func (f *fixture) happens(what int) {
 	switch what {
-	case 0, 1:
+	case 0, 1, 2, 3:
 		f.lost()
-		delete(f.responds, "head2")
-	case 2:
-		f.quorum = !f.quorum
-	case 3:
-		f.reachable = !f.reachable
+		f.responds["head2"] = false
 	case 4:
-		f.power = bmc.On
+		f.quorum = !f.quorum
 	case 5:
-		f.stuck = !f.stuck
+		f.reachable = !f.reachable
 	case 6:
-		f.broken = errors.New("broken")
+		f.power = bmc.On
 	case 7:
-		f.broken = nil
+		f.stuck = !f.stuck
 	case 8:
-		f.responds["head0"] = f.quorum
+		f.broken = errors.New("broken")
 	case 9:
+		f.broken = nil
+	case 10:
+		f.responds["head0"] = f.quorum
+	case 11:
 		f.responds["head2"] = f.quorum
 	}
 }
@@ -266,18 +359,23 @@ func TestOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	o, err := Read(dir)
-	if err != nil || !o.Valid() || o.Cause != "it is off" || o.Incarnation != "1-a" {
+	if err != nil || !o.Valid(dir) || o.Cause != "it is off" || o.Incarnation != "1-a" {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	for what, change := range map[string]func(*Order){
-		"older":               func(o *Order) { o.Uptime -= maxAge + time.Second },
-		"of another boot":     func(o *Order) { o.Boot = "other" },
-		"later than this now": func(o *Order) { o.Uptime += time.Hour },
+		"older":                func(o *Order) { o.Uptime -= maxAge + time.Second },
+		"of another boot":      func(o *Order) { o.Boot = "other" },
+		"later than this now":  func(o *Order) { o.Uptime += time.Hour },
+		"of another directory": func(o *Order) { o.Dir += "-copy" },
 	} {
 		other := *o
-		if change(&other); other.Valid() {
+		if change(&other); other.Valid(dir) {
 			t.Errorf("an order that is %s is valid", what)
 		}
+	}
+	late := *o
+	if late.Uptime -= MaxAge + time.Second; o.Check(dir) != nil || late.Check(dir) == nil {
+		t.Errorf("the end of a recovery: %v, %v", o.Check(dir), late.Check(dir))
 	}
 	if err := errors.Join(Remove(dir), Remove(dir)); err != nil {
 		t.Error(err)
@@ -293,7 +391,7 @@ func TestDamagedOrder(t *testing.T) {
 		if err := writeFile(orderPath(dir), text); err != nil {
 			t.Fatal(err)
 		}
-		if o, err := Read(dir); err != nil || o == nil || o.Valid() {
+		if o, err := Read(dir); err != nil || o == nil || o.Valid(dir) {
 			t.Errorf("%q: %+v, %v", text, o, err)
 		}
 	}

@@ -2,6 +2,7 @@ package heads_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/takeover"
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
@@ -206,4 +208,55 @@ func TestUpgradeWhileHeadsAreKilled(t *testing.T) {
 		h0.awaitVersions(map[string]string{"head0": wanted, "head1": wanted, "head2": wanted})
 	}
 	l.acknowledged(stop(), h0.client(h0), h0.client(h1))
+}
+
+// A head that is to take over is killed at random moments of that: it serves in the end, either as the first head of
+// another incarnation or as the head that it was, and has everything.
+func TestTakeoverIsKilled(t *testing.T) {
+	soak(t)
+	h0, l := startWithLedger(t)
+	h1 := h0.join("head1", "token", "--standby")
+	for range 20 {
+		l.write()
+	}
+	h0.Await("the standby has all", func() error {
+		a, errA := h0.view()
+		b, errB := h1.view()
+		if a.Revision != b.Revision {
+			return fmt.Errorf("%d and %d, %w", a.Revision, b.Revision, errors.Join(errA, errB))
+		}
+		return nil
+	})
+	h1.Stop()
+	h0.Stop()
+	for seed := range uint64(seeds) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		h := newHead(t, "head102")
+		if out, err := exec.Command("cp", "--archive", h1.Dir, h.Dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if err := takeover.Write(h.Dir, "", "a test"); err != nil {
+			t.Fatal(err)
+		}
+		kills := 0
+		for ; kills < 3; kills++ {
+			h.Start()
+			time.Sleep(time.Duration(random.Int64N(int64(1500 * time.Millisecond))))
+			h.Kill()
+		}
+		h.Up()
+		v, err := h.view()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("seed %d: %d kills; it is %s, with a quorum: %t", seed, kills, v.Head, v.Quorum)
+		if v.Head != "head102" || !v.Quorum {
+			t.Errorf("seed %d: %+v", seed, v)
+		}
+		l.read(h.client(h))
+		h.Stop()
+		if err := os.RemoveAll(h.Dir); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
