@@ -39,8 +39,8 @@ type JoinTokenRequest struct {
 
 // HeadSettings is what people set of a head. It replaces what was set before.
 type HeadSettings struct {
-	// Revision is that of the record that was read: a later one is not replaced. 0: it is not compared.
-	Revision int64     `json:"revision,omitempty"`
+	// Revision is that of the record that was read: a later one is not replaced.
+	Revision int64     `json:"revision"`
 	BMC      *BMC      `json:"bmc,omitempty"`      // [HeadSpec.BMC]; nil: none
 	Takeover *Takeover `json:"takeover,omitempty"` // [HeadSpec.Takeover]; nil: none
 }

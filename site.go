@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -138,6 +139,11 @@ const (
 	MaxTakeover = Duration(time.Hour)
 	MaxReach    = 8 // addresses
 )
+
+// Equal reports whether two of them are the same; nil is none.
+func (t *Takeover) Equal(other *Takeover) bool {
+	return t == other || t != nil && other != nil && t.After == other.After && slices.Equal(t.Reach, other.Reach)
+}
 
 func (t *Takeover) validate(p *problems) {
 	if t.After < MinTakeover || t.After > MaxTakeover {

@@ -89,6 +89,7 @@ type pullWriter struct {
 	table  chunkTable
 	whole  hash.Hash // of the first t.hashed chunks
 	hashed int64
+	grows  bool // the file is larger at the end: else a damaged copy is repaired in its place
 }
 
 type fetched struct {
@@ -103,7 +104,7 @@ func (t *pullWriter) run(ref trivet.BlobRef) error {
 		return err
 	}
 	t.pull.begin(ref, t.table, have)
-	if err := t.puller.store.checkSpace(ref.Bytes - t.pull.got); err != nil {
+	if err := t.checkSpace(ref); err != nil {
 		return err
 	}
 	full, free := make(chan fetched, 1), make(chan []byte, 2)
@@ -151,10 +152,23 @@ func (t *pullWriter) fetch(ctx context.Context, ref trivet.BlobRef, full chan<- 
 	}
 }
 
+// checkSpace returns an error where the rest of the file has no space.
+func (t *pullWriter) checkSpace(ref trivet.BlobRef) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(t.file.Fd()), &st); err != nil {
+		return err
+	}
+	rest := ref.Bytes - st.Blocks*512
+	if t.grows = rest > 0; !t.grows {
+		return nil
+	}
+	return t.puller.store.checkSpace(rest)
+}
+
 // put writes a chunk and makes it available to readers.
 func (t *pullWriter) put(i int64, b []byte) error {
 	if i%(checkEvery/ChunkBytes) == 0 {
-		if err := t.puller.store.checkSpace(int64(len(b))); err != nil {
+		if err := t.puller.store.checkSpace(int64(len(b))); t.grows && err != nil {
 			return err
 		}
 	}

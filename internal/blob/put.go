@@ -23,7 +23,7 @@ func (s *Store) Put(ctx context.Context, r io.Reader, want trivet.BlobRef) (triv
 }
 
 func (s *Store) put(ctx context.Context, r io.Reader, want trivet.BlobRef) (ref trivet.BlobRef, err error) {
-	if err := s.checkWant(want); err != nil {
+	if err := errors.Join(s.checkWant(want), s.checkSpace(want.Bytes)); err != nil {
 		return ref, err
 	}
 	p, err := s.newPart(newID() + putSuffix)
@@ -42,7 +42,7 @@ func (s *Store) put(ctx context.Context, r io.Reader, want trivet.BlobRef) (ref 
 	return ref, nil
 }
 
-// checkWant returns an error if want is invalid or the store has no space for it.
+// checkWant returns an error if want is invalid.
 func (s *Store) checkWant(want trivet.BlobRef) error {
 	for _, d := range []string{want.Digest, want.Chunks} {
 		if _, err := ParseDigest(d); d != "" && err != nil {
@@ -55,7 +55,7 @@ func (s *Store) checkWant(want trivet.BlobRef) error {
 	case want.Bytes > s.opts.MaxBytes:
 		return fmt.Errorf("%w: %d bytes; the maximum is %d", trivet.ErrTooLarge, want.Bytes, s.opts.MaxBytes)
 	}
-	return s.checkSpace(want.Bytes)
+	return nil
 }
 
 // newID returns a random upload ID that cannot be guessed.

@@ -220,6 +220,13 @@ func TestQuota(t *testing.T) {
 	refused("a known length", err)
 	refused("a pull", p.Pull(t.Context(), ref))
 	must(t, s.Delete(digestOf(t, own)))
+	id, err := s.Begin()
+	must(t, err)
+	_, err = s.Append(t.Context(), id, 0, bytes.NewReader(noise(7<<20)))
+	must(t, err)
+	uploaded, err := s.Finish(t.Context(), id, trivet.BlobRef{Bytes: 7 << 20}) // it is there already
+	must(t, err)
+	must(t, s.Delete(digestOf(t, uploaded)))
 	must(t, p.Pull(t.Context(), ref))
 	if used, err := s.Usage(); err != nil || used < ref.Bytes || used > ref.Bytes+1<<20 {
 		t.Errorf("%d bytes are used, %v", used, err)

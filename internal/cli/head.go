@@ -235,8 +235,8 @@ func (a *app) headRemove() *cobra.Command {
 		Long: "Permanently remove a head from the cluster; it need not be running. Its name is not reused. Its\n" +
 			"data directory is not deleted, but the head cannot rejoin with it, and its credential is revoked.\n" +
 			"A full head had the keys of the cluster: wipe its data directory. If someone may have read it,\n" +
-			"replace the key of the store then: trivet key rotate store. The command shows the plan, asks, and\n" +
-			"waits until the head is removed.",
+			"replace all keys then: trivet rotate all. The command shows the plan, asks, and waits until the head is\n" +
+			"removed.",
 		Example: "  trivet head remove head1 --plan   # what is lost, and what the next failure would break\n" +
 			"  trivet head remove head1\n  trivet head remove head1 --yes",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
@@ -281,8 +281,8 @@ func (a *app) printLeft(h *trivet.Head) {
 	}
 	fmt.Fprintf(a.Err, "its credential was revoked, and no other head accepts its certificate. It had the keys of the\n"+
 		"cluster (CA, boot, sealing and store keys): wipe its data directory. If someone else may have read that,\n"+
-		"replace the key of the store by 'trivet key rotate store', then the passwords of BMCs and other secrets, and\n"+
-		"the tokens of accounts.\n")
+		"replace all keys by 'trivet rotate all', then the passwords of BMCs and other secrets, and the tokens of\n"+
+		"accounts.\n")
 }
 
 // waitRemoved waits until a head is removed, and prints what the removal waits for.

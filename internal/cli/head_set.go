@@ -30,8 +30,9 @@ func (a *app) headSet() *cobra.Command {
 			"lost the BMC of its host, with a secret as for machines, and of the other one after what time without\n" +
 			"a quorum it takes over. It does so only if\n\n" +
 			"  - one of the addresses of --takeover-reach, such as a router, responds to ICMP echo requests,\n" +
-			"  - the other head does not respond, and no witness is connected to a leader, and\n" +
-			"  - the other head could be powered off, and its BMC reports twice that it is off.\n\n" +
+			"  - the other head is silent, and each witness responds and is connected to no leader,\n" +
+			"  - this head had all that was acknowledged when the other one was heard last, and\n" +
+			"  - the other head was powered off, and its BMC reports for 15 s that it is off.\n\n" +
 			"Then it goes on as the first head of another incarnation of the cluster, as after trivet recover\n" +
 			"--from-survivor: provisions that have not ended are frozen until trivet recover resolve. The state of\n" +
 			"this is the invariant takeover of trivet status.",

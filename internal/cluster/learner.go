@@ -23,9 +23,10 @@ const (
 func (m *Member) watchLeader() {
 	ctx, cancel := m.untilClosing()
 	defer cancel()
+	began := time.Now()
 	for wait.Sleep(ctx, learnerInterval) == nil {
 		leader := m.Leader()
-		catchesUp := m.Current().IsZero() // a read waits for what the member does not have yet
+		catchesUp := m.Current().IsZero() && time.Since(began) < catchUpTimeout // a read waits for what it does not have yet
 		if !m.IsLearner() || leader == 0 || catchesUp || m.readsThrough(ctx) || ctx.Err() != nil {
 			continue
 		}

@@ -74,8 +74,11 @@ func (m *Member) Peers() (peers []Peer) {
 	return peers
 }
 
-// IsLearner reports whether this member is a learner.
-func (m *Member) IsLearner() bool { return m.etcd.Server.IsLearner() }
+// IsLearner reports whether this member is a learner. etcd's own function ends a member that was removed.
+func (m *Member) IsLearner() bool {
+	own := m.etcd.Server.Cluster().Member(types.ID(m.ID()))
+	return own != nil && own.IsLearner
+}
 
 // Revision returns the store's revision that this member's own copy has reached.
 func (m *Member) Revision() int64 { return m.etcd.Server.KV().Rev() }

@@ -121,7 +121,7 @@ func (f *Fleet) takeAgain(t *transition) error {
 	case m.Status.State == trivet.MachineQuarantined:
 		return refuse("quarantined", "accept it first: trivet accept "+m.Name)
 	case m.Spec.Cordoned:
-		return refuse("cordoned", "uncordon it first: trivet apply with spec.cordoned: false")
+		return refuse("cordoned", hintUncordon(m))
 	}
 	t.raiseEpoch()
 	t.dropIntent()

@@ -219,7 +219,8 @@ func TestRedeployIsRefused(t *testing.T) {
 		"in quarantine": {machine(func(m *trivet.Machine) {
 			m.Status.State, m.Status.Former = trivet.MachineQuarantined, trivet.MachineActive
 		}), "redeploy machine p1: conflict: it is quarantined (accept it first: trivet accept p1)"},
-		"cordoned":            {machine(func(m *trivet.Machine) { m.Spec.Cordoned = true }), "it is cordoned (uncordon it first: "},
+		"cordoned": {machine(func(m *trivet.Machine) { m.Spec.Cordoned = true }),
+			"it is cordoned (uncordon it: trivet patch machine "},
 		"the machine is gone": {func(r *rack, tx *store.Tx) error { return r.Machines.In(tx).Delete("p1") }, "is not known"},
 		"another provision has the machine": {machine(func(m *trivet.Machine) { m.Status.Provision = "b" }),
 			"machine p1 does not serve it"},

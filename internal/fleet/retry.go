@@ -125,9 +125,13 @@ func errNotFree(m *trivet.Machine, err error) error {
 	case trivet.MachineQuarantined, trivet.MachineReleasing:
 		hint = "to use it nevertheless, add --accept; see why: trivet why " + m.Name
 	case trivet.MachineAvailable:
-		hint = "uncordon it: trivet apply with spec.cordoned: false"
+		hint = hintUncordon(m)
 	}
 	return &trivet.Error{Op: "claim", Kind: "Machine", Name: m.Name, Err: err, Hint: hint}
+}
+
+func hintUncordon(m *trivet.Machine) string {
+	return "uncordon it: trivet patch machine " + m.Name + ` '{"spec": {"cordoned": false}}'`
 }
 
 // continueAt returns what makes the workflow that continues the provision's last one from an action on. Its actions

@@ -59,7 +59,7 @@ func takeover(f *trivet.StatusFacts, r *result) {
 		any = true
 	})
 	if !any {
-		r.holds("no head takes over by itself")
+		r.holds("no head that responds takes over by itself")
 	}
 	r.holds("the head that takes over by itself can do so")
 }

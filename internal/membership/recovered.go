@@ -41,6 +41,7 @@ type Former struct {
 	Started     bool
 	Incarnation string
 	Token       string // the ID of that by which it joined
+	Former      string // the name that it had before it was recovered
 	Fenced      string // a later incarnation of the cluster, without this head
 	Peers       []cluster.Peer
 }
@@ -58,7 +59,7 @@ func ReadFormer(dir, version string) (f Former, err error) {
 	if d.Format != dataFormat {
 		return f, errFormat(dir, &d, version)
 	}
-	return Former{Name: d.Name, Witness: d.witness(), Started: d.Started, Incarnation: d.Incarnation, Token: d.Token,
+	return Former{Name: d.Name, Witness: d.witness(), Started: d.Started, Incarnation: d.Incarnation, Token: d.Token, Former: d.Former,
 		Fenced: d.Fenced, Peers: d.Peers}, nil
 }
 

@@ -20,21 +20,27 @@ func (r *Records) Set(ctx context.Context, name string, s trivet.HeadSettings,
 			return err
 		}
 		switch {
-		case s.Revision != 0 && s.Revision != h.Revision:
+		case s.Revision == 0:
+			return &trivet.FieldError{Field: "revision", Problem: "is missing; it is that of the record that was read"}
+		case s.Revision != h.Revision:
 			return &trivet.Error{Op: "set", Kind: "Head", Name: name, Hint: "run the same command again",
 				Err: fmt.Errorf("%w: it has changed meanwhile", trivet.ErrConflict)}
 		case h.Spec.Remove || h.Status.State == trivet.HeadRemoved:
 			return &trivet.Error{Op: "set", Kind: "Head", Name: name, Hint: "list the heads with: trivet head list",
 				Err: fmt.Errorf("%w: it is removed", trivet.ErrConflict)}
 		}
+		newBMC := s.BMC != nil && (h.Spec.BMC == nil || *h.Spec.BMC != *s.BMC)
+		newTakeover := s.Takeover != nil && !s.Takeover.Equal(h.Spec.Takeover)
 		h.Spec.BMC, h.Spec.Takeover = s.BMC, s.Takeover
 		if err := trivet.ValidateWritten(h); err != nil {
 			return err
 		}
-		if err := r.checkTakeover(tx, h); err != nil {
-			return err
+		if newTakeover {
+			if err := r.checkTakeover(tx, h); err != nil {
+				return err
+			}
 		}
-		if s.BMC != nil {
+		if newBMC {
 			if err := r.checkOwnBMC(tx, h); err != nil {
 				return err
 			}
@@ -50,9 +56,6 @@ func (r *Records) Set(ctx context.Context, name string, s trivet.HeadSettings,
 // checkTakeover refuses a takeover beside that of another head, as each would power off the other one, and addresses of
 // heads, which do not show that this one is connected.
 func (r *Records) checkTakeover(tx *store.Tx, h *trivet.Head) error {
-	if h.Spec.Takeover == nil {
-		return nil
-	}
 	for _, other := range r.Heads.In(tx).ListBy(state.ByMember, state.IsMember) {
 		if other.Name != h.Name && other.Spec.Takeover != nil {
 			return &trivet.FieldError{Field: "spec.takeover", Problem: fmt.Sprintf("%s takes over already, and one of two does: "+

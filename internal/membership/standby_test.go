@@ -137,6 +137,9 @@ func TestSetHead(t *testing.T) {
 	b := &trivet.BMC{Protocol: "ipmi", Address: "10.0.9.5", Secret: "heads"}
 	takeover := &trivet.Takeover{After: trivet.MinTakeover, Reach: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 	set := func(name string, s trivet.HeadSettings, check error) (*trivet.Head, error) {
+		if rec, err := r.Heads.Get(name); err == nil && s.Revision == 0 {
+			s.Revision = rec.Revision
+		}
 		return r.Set(t.Context(), name, s, func(*store.Tx, *trivet.BMC) error { return check })
 	}
 	if h, err := set("head0", trivet.HeadSettings{BMC: b}, nil); err != nil || *h.Spec.BMC != *b {
@@ -162,11 +165,12 @@ func TestSetHead(t *testing.T) {
 		"a second takeover": {"head0", trivet.HeadSettings{Takeover: takeover}, nil, "head1 takes over already"},
 		"an address of a head": {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{After: trivet.MinTakeover,
 			Reach: []netip.Addr{netip.MustParseAddr("10.0.0.100")}}}, nil, "an address of head0"},
-		"a BMC that is refused": {"head0", trivet.HeadSettings{BMC: b}, refused, refused.Error()},
-		"no protocol":           {"head0", trivet.HeadSettings{BMC: &trivet.BMC{Address: "a", Secret: "s"}}, nil, "protocol"},
-		"no address to reach":   {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{After: trivet.MinTakeover}}, nil, "reach"},
-		"too soon":              {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{Reach: takeover.Reach}}, nil, "30s"},
-		"an unknown head":       {"head9", trivet.HeadSettings{}, nil, "not found"},
+		"a BMC that is refused": {"head0", trivet.HeadSettings{BMC: &trivet.BMC{Protocol: "ipmi",
+			Address: "10.0.9.7", Secret: "s"}}, refused, refused.Error()},
+		"no protocol":         {"head0", trivet.HeadSettings{BMC: &trivet.BMC{Address: "a", Secret: "s"}}, nil, "protocol"},
+		"no address to reach": {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{After: trivet.MinTakeover}}, nil, "reach"},
+		"too soon":            {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{Reach: takeover.Reach}}, nil, "30s"},
+		"an unknown head":     {"head9", trivet.HeadSettings{}, nil, "not found"},
 	} {
 		if _, err := set(c.name, c.s, c.check); err == nil || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v, want %q", what, err, c.text)

@@ -10,6 +10,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -154,13 +156,25 @@ type noResponse struct{ error }
 
 func (e *noResponse) Unwrap() error { return e.error }
 
-// IsSilent reports whether an error of a call is that nothing was heard of the head: neither a response, nor a
-// certificate that is not accepted.
+// IsSilent reports whether an error of a call is that nothing was heard of the head in time, or that no process responds
+// at its address. A response, a certificate that is not accepted, and every error that is of this head itself, are not
+// silence.
 func IsSilent(err error) bool {
 	var silent *noResponse
-	var cert *tls.CertificateVerificationError
-	var alert tls.AlertError
-	return errors.As(err, &silent) && !errors.As(err, &cert) && !errors.As(err, &alert)
+	if !errors.As(err, &silent) {
+		return false
+	}
+	var netErr net.Error
+	if errors.As(err, &netErr) && netErr.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	for _, gone := range []error{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, syscall.EHOSTUNREACH, io.EOF,
+		io.ErrUnexpectedEOF} {
+		if errors.Is(err, gone) {
+			return true
+		}
+	}
+	return strings.Contains(err.Error(), "client connection lost") // of HTTP/2, which has no error for it
 }
 
 // decode reads a response, or the error that the head responded with.

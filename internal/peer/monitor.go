@@ -15,6 +15,7 @@ import (
 type Status struct {
 	Info                       // from its last response
 	LastHeard    time.Time     // when it last responded; zero: not since this head started
+	LastAnswered time.Time     // when it last responded or refused: see IsSilent
 	HealthySince time.Time     // since when it has been healthy: see MaxLag; zero: it does not respond
 	Lag          int64         // revisions that its copy was behind this head's
 	Skew         time.Duration // how far its clock is ahead of this head's, where that is more than maxSkew
@@ -121,6 +122,9 @@ func (m *Monitor) ping(ctx context.Context, name, url string, revision int64) {
 	last := m.statuses[name]
 	if err != nil {
 		last.Err, last.HealthySince = err, time.Time{}
+		if !IsSilent(err) {
+			last.LastAnswered = received
+		}
 		m.statuses[name] = last
 		return
 	}
@@ -139,7 +143,7 @@ func (m *Monitor) ping(ctx context.Context, name, url string, revision int64) {
 func newStatus(last Status, info Info, sent, received time.Time, revision int64) Status {
 	roundTrip := received.Sub(sent)
 	s := Status{
-		Info: info, LastHeard: received, HealthySince: last.HealthySince,
+		Info: info, LastHeard: received, LastAnswered: received, HealthySince: last.HealthySince,
 		Lag: max(0, revision-info.Revision), Skew: info.Time.Sub(sent.Add(roundTrip / 2)),
 	}
 	healthy := s.Leader != "" && s.Lag <= MaxLag && s.Started.Equal(last.Started)

@@ -2,6 +2,8 @@ package peer
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -18,6 +20,13 @@ func TestIsSilent(t *testing.T) {
 	}))
 	defer refusing.Close()
 	refusing.Config.ErrorLog = log.New(io.Discard, "", 0)
+	starting := httptest.NewUnstartedServer(http.NotFoundHandler())
+	starting.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return nil, errors.New("there is none yet")
+	}}
+	starting.Config.ErrorLog = refusing.Config.ErrorLog
+	starting.StartTLS()
+	defer starting.Close()
 	hanging, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -30,6 +39,7 @@ func TestIsSilent(t *testing.T) {
 	}{
 		"a response that refuses":            {refusing.Client(), refusing.URL, false},
 		"a certificate that is not accepted": {http.DefaultClient, refusing.URL, false},
+		"no certificate yet":                 {http.DefaultClient, starting.URL, false},
 		"no process":                         {http.DefaultClient, "https://127.0.0.1:1", true},
 		"a process that hangs":               {http.DefaultClient, "https://" + hanging.Addr().String(), true},
 	} {

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,6 +93,26 @@ func FromData(ctx context.Context, dir string, r Request) (*Plan, error) {
 		return nil, explain("recover from", dir, errors.Join(err, t.clear()))
 	}
 	return t.recover(ctx, r, m)
+}
+
+// Abandon ends a recovery into a directory that only remains to be completed. It fails where it has been begun to put it
+// in place.
+func Abandon(dir string) error {
+	t, err := openTarget(dir, true)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	for _, name := range []string{filepath.Join(dir, dataName), t.new(dataName)} {
+		if _, err := os.Stat(name); err != nil {
+			return &trivet.Error{Op: "recover to", Name: dir, Err: fmt.Errorf("%w: a recovery is half in place", trivet.ErrConflict),
+				Hint: "where no other head serves, complete it: trivet recover --from-survivor --data-dir " + dir}
+		}
+	}
+	if err := os.Remove(t.temp("ready")); err != nil {
+		return err
+	}
+	return t.clear()
 }
 
 // CheckSpace returns why a recovery from the data of a directory into itself would fail for lack of space.
@@ -264,7 +285,7 @@ func (t *target) salvage(ctx context.Context, dir string, inPlace bool, r Reques
 		Cluster: keys.CA.Cluster(), Member: former.Name, DataTime: salvaged.Written.UTC().Truncate(time.Second),
 		Torn: salvaged.Torn}}
 	if inPlace {
-		m.token, m.former = former.Token, former.Name
+		m.token, m.former = former.Token, cmp.Or(former.Former, former.Name)
 	}
 	for _, p := range former.Peers {
 		if p.Name != former.Name {

@@ -270,3 +270,51 @@ func TestRecoverPlanAndResume(t *testing.T) {
 	}
 	opened(t, dir)
 }
+
+// A recovery that is not confirmed, or is abandoned before any of it is in place, leaves the directory as it was. One
+// that is half in place can only be completed.
+func TestConfirmAndAbandon(t *testing.T) {
+	s := newSite(t, trivet.CurrentRelease)
+	backups, dir := t.TempDir(), filepath.Join(t.TempDir(), "data")
+	s.mustCreate(backups, false)
+	done, err := recovery.FromBackup(t.Context(), at(backups), s.key, recovery.Request{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := recovery.CheckSpace(dir); err != nil {
+		t.Error(err)
+	}
+	late := errors.New("it took too long")
+	_, err = recovery.FromData(t.Context(), dir, recovery.Request{Dir: dir, Confirm: func() error { return late }})
+	if !errors.Is(err, late) {
+		t.Errorf("not confirmed: %v", err)
+	}
+	if ready, err := recovery.GiveUp(dir); ready || err != nil {
+		t.Errorf("it is ready: %t, %v", ready, err)
+	}
+	recovering := filepath.Join(dir, "recovering")
+	if err := errors.Join(os.MkdirAll(filepath.Join(recovering, "new"), 0o700),
+		os.WriteFile(filepath.Join(recovering, "new", "head.json"), nil, 0o600),
+		os.WriteFile(filepath.Join(recovering, "ready"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if ready, err := recovery.GiveUp(dir); !ready || err != nil {
+		t.Errorf("what is ready is given up: %t, %v", ready, err)
+	}
+	if err := recovery.Abandon(dir); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(recovering); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it leaves %s: %v", recovering, err)
+	}
+	if err := recovery.Unplace(dir, done); err != nil {
+		t.Fatal(err)
+	}
+	if err := recovery.Abandon(dir); !errors.Is(err, trivet.ErrConflict) {
+		t.Errorf("what is half in place is abandoned: %v", err)
+	}
+	if _, err := recovery.FromData(t.Context(), dir, recovery.Request{Dir: dir}); err != nil {
+		t.Errorf("it is not completed: %v", err)
+	}
+	opened(t, dir)
+}

@@ -25,7 +25,7 @@ func (s *Server) newTakeover() *takeover.Keeper {
 		Head:   s.local.Name(),
 		Heads:  func() []*trivet.Head { return slices.Collect(s.fleet.Heads.AllShared()) },
 		Quorum: s.member.HasLeader, Current: s.member.Current,
-		LastHeard: func(head string) time.Time { return s.monitor.Statuses()[head].LastHeard },
+		LastHeard: func(head string) time.Time { return s.monitor.Statuses()[head].LastAnswered },
 		Ping: func(ctx context.Context, h *trivet.Head) (responds, quorum bool, err error) {
 			info, err := s.local.Client().Ping(ctx, h.Status.Peer)
 			return !peer.IsSilent(err), info.Leader != "", err
@@ -74,12 +74,21 @@ func (s *Server) canTakeOver() error {
 // head starts as it is, and an operator decides.
 func (c *Config) takeOver(ctx context.Context) error {
 	order, err := takeover.Read(c.Dir)
+	if err != nil {
+		c.Log.Error("cannot read the decision to take over; it is ignored", "error", err)
+	}
 	if err != nil || order == nil {
-		return err
+		return nil
 	}
 	ready, err := recovery.GiveUp(c.Dir) // or it only remains to be completed
 	if err != nil {
 		return err
+	}
+	if ready && order.Check(c.Dir) != nil { // the other head may be on again
+		if err := recovery.Abandon(c.Dir); err != nil {
+			return err
+		}
+		ready = false
 	}
 	if !ready && !c.mayTakeOver(order) {
 		return takeover.Remove(c.Dir)

@@ -63,41 +63,50 @@ type silence struct {
 }
 
 const (
-	// maxPause is the time between two observations above which the process did not run.
+	// maxPause is the time between two observations, by either clock, above which the process or its host did not run.
 	maxPause = 5 * stepInterval
+	// maxBehind is how long before the last response of the other head this one may have been current: it finds out every
+	// 5 s.
+	maxBehind = 20 * time.Second
 	// maxSilence is how much longer than the time of a takeover the other head may have been silent: what it has
 	// acknowledged to others in a longer time would be lost.
 	maxSilence = 10 * time.Minute
 )
 
 func (s *silence) observe(now time.Time) {
-	if now.Sub(s.last) > maxPause {
+	wall := now.Round(0).Sub(s.last.Round(0)) // without the monotonic clock, which may stop with the host
+	if now.Sub(s.last) > maxPause || wall.Abs() > maxPause {
 		s.resumed = now
 	}
 	s.last = now
 }
 
-// due reports whether the others have been silent for long enough. It fails where this head is not the one to take over:
-// what it has, and what it knows of the others, must be of the moment at which they were lost.
+// due reports whether the other head has been silent for long enough. It fails where this head is not the one to take
+// over: what it has, and what it knows of the others, must be of the moment at which the other one was lost.
 func (k *Keeper) due(now time.Time, p *pair) (bool, error) {
-	current := k.cfg.Current()
-	if current.IsZero() {
-		return false, fmt.Errorf("%w: this head has not been connected to a quorum since it started, and may be behind; where "+
-			"it is to go on alone: trivet recover --from-survivor", trivet.ErrConflict)
-	}
-	heard := k.cfg.LastHeard(p.other.Name)
+	current, heard := k.cfg.Current(), k.cfg.LastHeard(p.other.Name)
 	after := p.own.Spec.Takeover.After.D()
-	if now.Sub(current) > after+maxSilence {
-		return false, fmt.Errorf("%w: this head has not been connected to a quorum for %s, and may be behind; where it is to go "+
-			"on alone: trivet recover --from-survivor", trivet.ErrConflict, now.Sub(current).Round(time.Minute))
+	stale := func(why string) error {
+		return fmt.Errorf("%w: this head %s, and may be behind; where it is to go on alone: trivet recover --from-survivor",
+			trivet.ErrConflict, why)
 	}
-	for _, since := range []time.Time{current, heard, k.silence.resumed} {
-		if now.Sub(since) < after {
-			return false, nil
-		}
+	switch {
+	case current.IsZero():
+		return false, stale("has not been connected to a quorum since it started")
+	case current.Before(k.silence.resumed):
+		return false, stale("has not been connected to a quorum since its process, or its host, was paused")
+	case now.Sub(heard) < maxBehind && now.Sub(current) > after:
+		return false, fmt.Errorf("%w: %s responds, and this head is connected to no quorum; where it cannot be repaired, stop "+
+			"it, and run trivet recover --from-survivor here", trivet.ErrConflict, p.other.Name)
+	case heard.Sub(current) > maxBehind:
+		return false, stale(fmt.Sprintf("was not connected to a quorum when %s was last heard, at %s", p.other.Name, clock(heard)))
+	case now.Sub(current) > after+maxSilence:
+		return false, stale("has not been connected to a quorum since " + clock(current))
 	}
-	return true, nil
+	return now.Sub(current) >= after && now.Sub(heard) >= after, nil
 }
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // checkLost returns why the others are not lost: one of two full heads is lost where it does not respond, and each
 // witness says that it is connected to no leader.

@@ -30,7 +30,7 @@ type Order struct {
 
 const (
 	// maxAge is how old an order may be when it is begun, and MaxAge when the recovery that it begins is complete.
-	maxAge = time.Minute
+	maxAge = 3 * time.Minute
 	MaxAge = 10 * time.Minute
 	// maxOrder bounds its file, in bytes.
 	maxOrder = 16 << 10
@@ -58,7 +58,7 @@ func Write(dir, incarnation, cause string) error {
 // Read returns the decision in the data directory; nil: there is none.
 func Read(dir string) (*Order, error) {
 	info, err := os.Stat(orderPath(dir))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return nil, nil
 	}
 	var text []byte

@@ -28,7 +28,7 @@ type Config struct {
 	Quorum func() bool
 	// Current returns when this head last had all that was acknowledged; zero: not since it started.
 	Current func() time.Time
-	// LastHeard returns when another head last responded; zero: not since this one started.
+	// LastHeard returns when another head last responded, or refused; zero: not since this one started.
 	LastHeard func(head string) time.Time
 	// Ping asks another head whether it is connected to a leader. responds is also true where it fails with anything
 	// but silence.
@@ -50,9 +50,9 @@ const (
 	retryInterval = 15 * time.Second
 	// checkTimeout bounds a check of what a takeover needs, fenceTimeout the time until the other head is off.
 	checkTimeout = time.Minute
-	fenceTimeout = 2 * time.Minute
-	// powerTimeout bounds the command to a BMC: what was verified before it must not be old when it is carried out.
-	powerTimeout = 15 * time.Second
+	fenceTimeout = 3 * time.Minute
+	// powerTimeout bounds the command to a BMC, with the last check before it.
+	powerTimeout = 20 * time.Second
 )
 
 // Keeper takes over for its head.
@@ -62,6 +62,7 @@ type Keeper struct {
 	check   time.Time // the next one
 	attempt time.Time // likewise
 	off     bool      // the other head was powered off since there was a quorum
+	failed  int       // commands to power it off since then whose outcome is not known
 
 	mu    sync.Mutex
 	facts *trivet.TakeoverFacts // guarded by mu
@@ -98,15 +99,16 @@ func (k *Keeper) step(ctx context.Context) (began bool) {
 		k.set(&p, err)
 		return false
 	case k.cfg.Quorum():
-		k.off = false
+		k.off, k.failed = false, 0
 		k.at(&k.check, checkInterval, func() { k.set(&p, k.possible(ctx, &p)) })
 		return false
 	}
+	k.check = time.Time{} // once there is a quorum again
 	due, err := k.due(now, &p)
-	if err != nil {
+	switch {
+	case err != nil:
 		k.set(&p, err)
-	}
-	if due && err == nil {
+	case due:
 		k.at(&k.attempt, retryInterval, func() {
 			err := k.takeOver(ctx, &p)
 			k.set(&p, err)
@@ -121,9 +123,13 @@ func (k *Keeper) at(due *time.Time, interval time.Duration, do func()) {
 	if time.Now().Before(*due) {
 		return
 	}
+	began := time.Now()
 	do()
-	*due = time.Now().Add(interval)
-	k.silence.last = time.Now() // this process has run
+	now := time.Now()
+	*due = now.Add(interval)
+	if k.silence.last = now; now.Sub(began) > fenceTimeout+maxPause { // what is done is bounded: the process did not run
+		k.silence.resumed = now
+	}
 }
 
 // set notes the outcome of a check or an attempt, and logs it where it is another one.
@@ -182,7 +188,10 @@ func (k *Keeper) takeOver(ctx context.Context, p *pair) error {
 			p.other.Name, p.other.Spec.BMC.Address, err)
 	}
 	cause := fmt.Sprintf("%s was last heard at %s, and its BMC at %s reports that it is off", p.other.Name,
-		k.cfg.LastHeard(p.other.Name).UTC().Format(time.RFC3339), p.other.Spec.BMC.Address)
+		clock(k.cfg.LastHeard(p.other.Name)), p.other.Spec.BMC.Address)
+	if err := ctx.Err(); err != nil { // this process was paused since
+		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
+	}
 	if err := k.cfg.Begin(cause); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package takeover
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -17,21 +18,22 @@ import (
 	"github.com/trivet-project/trivet/internal/bmc"
 )
 
-// fixture is the surroundings of head1, which takes over from head0.
+// fixture is the surroundings of head1, which takes over from head0. All is done by one goroutine.
 type fixture struct {
 	heads             []*trivet.Head
 	quorum, reachable bool
-	current           time.Time       // kept by tick, while there is a quorum
+	cut               bool            // head1 gets nothing of the store, though pings arrive
+	current           time.Time       // kept by tick
 	heard             time.Time       // from head0, likewise
 	responds          map[string]bool // of each head: whether it has a quorum; absent: it does not respond
 	power             bmc.State
-	stuck             bool         // its power cannot be changed
-	broken            error        // of the BMC
-	slow              func()       // is called when the BMC is opened
-	notReady          error        // of this head
-	sent              []bmc.State  // changes of power
-	causes            []string     // of takeovers
-	check             func(string) // is called before each change of power and takeover
+	stuck             bool        // its power cannot be changed
+	broken            error       // of the BMC
+	notReady          error       // of this head
+	sent              []bmc.State // changes of power
+	causes            []string    // of takeovers
+	check             func(string)
+	later             map[time.Time]func()
 }
 
 func newFixture() *fixture {
@@ -41,7 +43,7 @@ func newFixture() *fixture {
 	other := member("head0", trivet.RoleVoter)
 	other.Spec.BMC = &trivet.BMC{Protocol: "ipmi", Address: "10.0.9.5", Secret: "s"}
 	return &fixture{heads: []*trivet.Head{other, own}, quorum: true, reachable: true, power: bmc.On,
-		responds: map[string]bool{"head0": true}, slow: func() {}, check: func(string) {}}
+		responds: map[string]bool{"head0": true}, check: func(string) {}, later: map[time.Time]func(){}}
 }
 
 func member(name, role string) *trivet.Head {
@@ -51,17 +53,18 @@ func member(name, role string) *trivet.Head {
 
 func (f *fixture) keeper() *Keeper {
 	return New(Config{Head: "head1", Heads: func() []*trivet.Head { return f.heads },
-		Quorum:    func() bool { return f.quorum },
+		Quorum:    func() bool { f.tick(); return f.quorum },
 		Current:   func() time.Time { return f.current },
 		LastHeard: func(string) time.Time { return f.heard },
 		Ping: func(_ context.Context, h *trivet.Head) (responds, quorum bool, err error) {
+			f.tick()
 			quorum, responds = f.responds[h.Name]
 			if !responds {
 				err = trivet.ErrUnavailable
 			}
 			return responds, quorum, err
 		},
-		BMC: func(context.Context, *trivet.Head) (bmc.Client, error) { f.slow(); return f, f.broken },
+		BMC: func(context.Context, *trivet.Head) (bmc.Client, error) { f.tick(); return f, f.broken },
 		Reach: func(_ context.Context, host netip.Addr) error {
 			if host.String() == "10.0.0.2" && f.reachable {
 				return nil
@@ -73,9 +76,10 @@ func (f *fixture) keeper() *Keeper {
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil))})
 }
 
-func (f *fixture) Power(context.Context) (bmc.State, error) { return f.power, f.broken }
+func (f *fixture) Power(context.Context) (bmc.State, error) { f.tick(); return f.power, f.broken }
 
 func (f *fixture) SetPower(_ context.Context, want bmc.State) error {
+	f.tick()
 	f.check("power off")
 	f.sent = append(f.sent, want)
 	if !f.stuck {
@@ -93,9 +97,18 @@ func (f *fixture) lost() {
 	delete(f.responds, "head0")
 }
 
-// tick is what pings and reads note.
+// after lets something happen later.
+func (f *fixture) after(d time.Duration, do func()) { f.later[time.Now().Add(d)] = do }
+
+// tick does what is due, and notes what pings and reads note.
 func (f *fixture) tick() {
-	if f.quorum {
+	for at, do := range f.later {
+		if !time.Now().Before(at) {
+			delete(f.later, at)
+			do()
+		}
+	}
+	if f.quorum && !f.cut {
 		f.current = time.Now()
 	}
 	if _, ok := f.responds["head0"]; ok {
@@ -103,21 +116,13 @@ func (f *fixture) tick() {
 	}
 }
 
-// run lets a Keeper run for a while.
+// run lets a Keeper run for a while, or until it takes over.
 func (f *fixture) run(t *testing.T, k *Keeper, d time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	defer cancel()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		k.Run(ctx)
-	}()
-	for ctx.Err() == nil {
+	for end := time.Now().Add(d); time.Now().Before(end) && len(f.causes) == 0; time.Sleep(stepInterval) {
 		f.tick()
-		time.Sleep(500 * time.Millisecond)
+		k.step(t.Context())
 	}
-	<-ended
 }
 
 func TestTakesOver(t *testing.T) {
@@ -148,7 +153,7 @@ func TestDoesNotTakeOver(t *testing.T) {
 		sent   bool
 	}{
 		"it is cut off":            {func(f *fixture) { f.reachable = false }, "cut off itself", false},
-		"the other one responds":   {func(f *fixture) { f.responds["head0"] = false }, "", false},
+		"the other one responds":   {func(f *fixture) { f.responds["head0"] = false }, "head0 responds", false},
 		"a BMC that fails":         {func(f *fixture) { f.broken = errors.New("timeout") }, "timeout", false},
 		"it stays on":              {func(f *fixture) { f.stuck = true }, "reports on", true},
 		"no space":                 {func(f *fixture) { f.notReady = errors.New("no space") }, "no space", false},
@@ -158,11 +163,21 @@ func TestDoesNotTakeOver(t *testing.T) {
 		"it is being removed":      {func(f *fixture) { f.heads[1].Spec.Remove = true }, "being removed", false},
 		"a quorum of the witness":  {func(f *fixture) { witness(f); f.responds["head2"] = true }, "connected to a leader", false},
 		"a witness that is silent": {func(f *fixture) { witness(f) }, "witness head2 does not respond", false},
-		"it returns meanwhile": {func(f *fixture) { f.slow = func() { f.responds["head0"] = true } }, "head0 responds",
-			false},
+		"it returns meanwhile": {func(f *fixture) { f.after(65*time.Second, func() { f.responds["head0"] = false }) },
+			"head0 responds", false},
+		"a witness that starts again": {func(f *fixture) {
+			witness(f)
+			f.responds["head2"] = true
+			f.after(62*time.Second, func() { f.responds["head2"] = false })
+			f.after(66*time.Second, func() { f.responds["head2"] = true })
+		}, "connected to a leader", false},
 		"it is switched on again": {func(f *fixture) {
-			f.check = func(string) { time.AfterFunc(8*time.Second, func() { f.power = bmc.On }) }
+			f.check = func(string) { f.after(8*time.Second, func() { f.power = bmc.On }) }
 		}, "reports on", true},
+		"it was behind": {func(f *fixture) {
+			f.quorum, f.cut, f.responds["head0"] = true, true, true
+			f.after(40*time.Second, f.lost)
+		}, "when head0 was last heard", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -190,10 +205,29 @@ func TestPowersOffOnce(t *testing.T) {
 		k := f.keeper()
 		f.run(t, k, time.Minute)
 		f.lost()
-		f.check = func(string) { time.AfterFunc(8*time.Second, func() { f.power = bmc.On }) }
+		f.check = func(string) { f.after(8*time.Second, func() { f.power = bmc.On }) }
 		f.run(t, k, 8*time.Minute)
 		if len(f.sent) != 1 || f.power != bmc.On {
 			t.Errorf("sent %v, it is %s", f.sent, f.power)
+		}
+	})
+}
+
+// A BMC that gives no answer gets the command three times.
+func TestUnknownOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture()
+		k := f.keeper()
+		f.run(t, k, time.Minute)
+		f.lost()
+		f.stuck = true
+		f.check = func(string) {
+			f.broken = fmt.Errorf("%w: no response", trivet.ErrUnknown)
+			f.after(time.Second, func() { f.broken = nil })
+		}
+		f.run(t, k, 8*time.Minute)
+		if len(f.sent) != maxFailed || len(f.causes) > 0 {
+			t.Errorf("sent %v; %v", f.sent, f.causes)
 		}
 	})
 }
@@ -277,19 +311,47 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// The time in which this process did not run is not one in which the other head was silent.
+// A process that was paused does not know when the other head was lost. Once it was connected again, it does.
 func TestPausedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()
 		k := f.keeper()
 		f.run(t, k, time.Minute)
 		f.lost()
-		time.Sleep(5 * time.Minute) // nothing runs
-		f.run(t, k, 55*time.Second)
-		if len(f.sent) > 0 {
-			t.Errorf("sent %v after a pause", f.sent)
+		time.Sleep(10 * time.Second) // nothing runs
+		f.run(t, k, 5*time.Minute)
+		if facts := k.Facts(); !strings.Contains(facts.Problem, "was paused") || len(f.sent) > 0 {
+			t.Errorf("after a pause: %+v, sent %v", facts, f.sent)
+		}
+		f.quorum, f.responds["head0"] = true, true
+		f.run(t, k, time.Minute)
+		f.lost()
+		f.run(t, k, 5*time.Minute)
+		if len(f.causes) != 1 {
+			t.Errorf("connected again, and lost: %+v", k.Facts())
 		}
 	})
+}
+
+// A step of the wall clock is taken for a pause: that of a host may stop the other clock.
+func TestSilence(t *testing.T) {
+	var s silence
+	now := time.Now()
+	for i, c := range []struct {
+		at      time.Time
+		resumed bool
+	}{
+		{now, true}, {now.Add(time.Second), false}, {now.Add(5 * time.Second), false}, {now.Add(11 * time.Second), true},
+	} {
+		s.observe(c.at)
+		if got := s.resumed.Equal(c.at); got != c.resumed {
+			t.Errorf("observation %d: resumed %t", i, got)
+		}
+	}
+	s.observe(s.last.Round(0).Add(-time.Hour)) // without a monotonic reading both are compared by the wall clock
+	if !s.resumed.Equal(s.last) {
+		t.Error("a step of the wall clock is not noticed")
+	}
 }
 
 // Whatever happens and whenever, the other head is powered off, and taken over from, only while it is silent and no
@@ -297,10 +359,10 @@ func TestPausedProcess(t *testing.T) {
 func TestProperty(t *testing.T) {
 	begun := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		changes := rapid.SliceOfN(rapid.IntRange(0, 11), 1, 40).Draw(rt, "changes")
+		changes := rapid.SliceOfN(rapid.IntRange(0, 12), 1, 40).Draw(rt, "changes")
 		pauses := rapid.SliceOfN(rapid.IntRange(1, 120), len(changes), len(changes)).Draw(rt, "pauses")
 		synctest.Test(t, func(t *testing.T) {
-			f := newFixture()
+			f, commands := newFixture(), 0
 			witness(f)
 			f.responds["head2"] = true
 			f.check = func(what string) {
@@ -308,13 +370,22 @@ func TestProperty(t *testing.T) {
 				leads, answers := f.responds["head2"]
 				age := time.Since(f.current)
 				if responds || f.quorum || !f.reachable || leads || !answers || f.current.IsZero() ||
-					age < time.Minute || age > 12*time.Minute || what == "begin" && f.power != bmc.Off {
+					age < time.Minute || age > 14*time.Minute || time.Since(f.heard) < time.Minute ||
+					f.heard.Sub(f.current) > maxBehind || what == "begin" && f.power != bmc.Off {
 					t.Errorf("%s with %+v", what, f)
+				}
+				if what == "power off" {
+					if commands++; commands > 1 && f.broken == nil {
+						t.Errorf("it is powered off again: %+v", f)
+					}
 				}
 			}
 			k := f.keeper()
 			for i, change := range changes {
 				f.happens(change)
+				if f.quorum {
+					commands = 0
+				}
 				f.run(t, k, time.Duration(pauses[i])*time.Second)
 			}
 			begun += len(f.causes)
@@ -347,6 +418,8 @@ func (f *fixture) happens(what int) {
 		f.responds["head0"] = f.quorum
 	case 11:
 		f.responds["head2"] = f.quorum
+	case 12:
+		f.cut = !f.cut
 	}
 }
 

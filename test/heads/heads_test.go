@@ -169,16 +169,24 @@ func (l *ledger) write() {
 	}
 }
 
-// read expects all writes.
+// read expects all writes. A head reads from its own copy, which may be a moment behind.
 func (l *ledger) read(cl *client.Client) {
 	l.Helper()
-	m, err := client.Of[trivet.Machine](cl).Get(l.Context(), machine)
-	if err != nil {
-		l.Fatal(err)
-	}
-	for n := 1; n <= l.writes; n++ {
-		if m.Labels[fmt.Sprint("write", n)] != "done" {
-			l.Errorf("acknowledged write %d is lost", n)
+	ctx, cancel := context.WithTimeout(l.Context(), testhead.Timeout)
+	defer cancel()
+	err := testhead.Eventually(ctx, func() error {
+		m, err := client.Of[trivet.Machine](cl).Get(ctx, machine)
+		if err != nil {
+			return err
 		}
+		for n := 1; n <= l.writes; n++ {
+			if m.Labels[fmt.Sprint("write", n)] != "done" {
+				err = errors.Join(err, fmt.Errorf("acknowledged write %d is lost", n))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		l.Error(err)
 	}
 }
