@@ -152,7 +152,8 @@ func (a *app) warnTwoHeads(view trivet.Cluster) {
 	heads := slices.DeleteFunc(slices.Clone(view.Heads), isRemoved)
 	if len(heads) == 1 {
 		fmt.Fprintln(a.Err, "trivet: warning: two heads are less available than one: writes fail when either is down. "+
-			"Add a third head or a\nwitness soon: trivet head token --witness. For a second head that need not be up: trivet head token --standby")
+			"Add a third head or a\nwitness soon: trivet head token --witness. For a second head that need not be up: "+
+			"trivet head token --standby")
 	}
 }
 

@@ -59,7 +59,8 @@ func ReadFormer(dir, version string) (f Former, err error) {
 	if d.Format != dataFormat {
 		return f, errFormat(dir, &d, version)
 	}
-	return Former{Name: d.Name, Witness: d.witness(), Started: d.Started, Incarnation: d.Incarnation, Token: d.Token, Former: d.Former,
+	return Former{Name: d.Name, Witness: d.witness(), Started: d.Started, Incarnation: d.Incarnation, Token: d.Token,
+		Former: d.Former,
 		Fenced: d.Fenced, Peers: d.Peers}, nil
 }
 

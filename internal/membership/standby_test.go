@@ -53,9 +53,10 @@ func TestJoinBesideAStandby(t *testing.T) {
 		joins    *trivet.Head
 		refused  string
 	}{
-		"a voter":                    {[]cluster.Peer{learner(2)}, headIn("head3", trivet.RoleVoter, 0, ""), ""},
-		"a witness":                  {[]cluster.Peer{learner(2)}, headIn("head3", trivet.RoleWitness, 0, ""), ""},
-		"a second standby":           {[]cluster.Peer{learner(2)}, headIn("head3", trivet.RoleStandby, 0, ""), "is the standby"},
+		"a voter":   {[]cluster.Peer{learner(2)}, headIn("head3", trivet.RoleVoter, 0, ""), ""},
+		"a witness": {[]cluster.Peer{learner(2)}, headIn("head3", trivet.RoleWitness, 0, ""), ""},
+		"a second standby": {[]cluster.Peer{learner(2)}, headIn("head3", trivet.RoleStandby, 0, ""),
+			"is the standby"},
 		"while another one joins":    {[]cluster.Peer{learner(2), learner(3)}, headIn("head3", "", 0, ""), "head2 is joining"},
 		"beside an unknown one":      {[]cluster.Peer{learner(9)}, headIn("head3", "", 0, ""), "is joining"},
 		"in the place of that":       {[]cluster.Peer{learner(2)}, replacing("head1"), ""},
@@ -112,7 +113,8 @@ func TestTokenOfAStandby(t *testing.T) {
 	if err := issue("head1"); err != nil {
 		t.Errorf("in its place: %v", err)
 	}
-	req := &JoinRequest{Token: first.Reveal(), Role: trivet.RoleStandby, ID: "0123456789abcdef", Peer: "https://10.0.0.9:7480"}
+	req := &JoinRequest{Token: first.Reveal(), Role: trivet.RoleStandby, ID: "0123456789abcdef",
+		Peer: "https://10.0.0.9:7480"}
 	if _, err := r.Join(t.Context(), req); err == nil || !strings.Contains(err.Error(), "head1 is the standby") {
 		t.Errorf("by a token of before: %v", err)
 	}
@@ -167,10 +169,11 @@ func TestSetHead(t *testing.T) {
 			Reach: []netip.Addr{netip.MustParseAddr("10.0.0.100")}}}, nil, "an address of head0"},
 		"a BMC that is refused": {"head0", trivet.HeadSettings{BMC: &trivet.BMC{Protocol: "ipmi",
 			Address: "10.0.9.7", Secret: "s"}}, refused, refused.Error()},
-		"no protocol":         {"head0", trivet.HeadSettings{BMC: &trivet.BMC{Address: "a", Secret: "s"}}, nil, "protocol"},
-		"no address to reach": {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{After: trivet.MinTakeover}}, nil, "reach"},
-		"too soon":            {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{Reach: takeover.Reach}}, nil, "30s"},
-		"an unknown head":     {"head9", trivet.HeadSettings{}, nil, "not found"},
+		"no protocol": {"head0", trivet.HeadSettings{BMC: &trivet.BMC{Address: "a", Secret: "s"}}, nil, "protocol"},
+		"no address to reach": {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{After: trivet.MinTakeover}}, nil,
+			"reach"},
+		"too soon":        {"head1", trivet.HeadSettings{Takeover: &trivet.Takeover{Reach: takeover.Reach}}, nil, "30s"},
+		"an unknown head": {"head9", trivet.HeadSettings{}, nil, "not found"},
 	} {
 		if _, err := set(c.name, c.s, c.check); err == nil || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v, want %q", what, err, c.text)

@@ -105,7 +105,8 @@ func Abandon(dir string) error {
 	defer t.close()
 	for _, name := range []string{filepath.Join(dir, dataName), t.new(dataName)} {
 		if _, err := os.Stat(name); err != nil {
-			return &trivet.Error{Op: "recover to", Name: dir, Err: fmt.Errorf("%w: a recovery is half in place", trivet.ErrConflict),
+			return &trivet.Error{Op: "recover to", Name: dir,
+				Err:  fmt.Errorf("%w: a recovery is half in place", trivet.ErrConflict),
 				Hint: "where no other head serves, complete it: trivet recover --from-survivor --data-dir " + dir}
 		}
 	}

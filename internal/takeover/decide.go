@@ -96,10 +96,11 @@ func (k *Keeper) due(now time.Time, p *pair) (bool, error) {
 	case current.Before(k.silence.resumed):
 		return false, stale("has not been connected to a quorum since its process, or its host, was paused")
 	case now.Sub(heard) < maxBehind && now.Sub(current) > after:
-		return false, fmt.Errorf("%w: %s responds, and this head is connected to no quorum; where it cannot be repaired, stop "+
-			"it, and run trivet recover --from-survivor here", trivet.ErrConflict, p.other.Name)
+		return false, fmt.Errorf("%w: %s responds, and this head is connected to no quorum; where it cannot be repaired, "+
+			"stop it, and run trivet recover --from-survivor here", trivet.ErrConflict, p.other.Name)
 	case heard.Sub(current) > maxBehind:
-		return false, stale(fmt.Sprintf("was not connected to a quorum when %s was last heard, at %s", p.other.Name, clock(heard)))
+		return false, stale(fmt.Sprintf("was not connected to a quorum when %s was last heard, at %s", p.other.Name,
+			clock(heard)))
 	case now.Sub(current) > after+maxSilence:
 		return false, stale("has not been connected to a quorum since " + clock(current))
 	}

@@ -90,7 +90,8 @@ func (o *Order) Valid(dir string) bool { return o.within(dir, maxAge) }
 // Check returns why the decision must not be carried out any more.
 func (o *Order) Check(dir string) error {
 	if !o.within(dir, MaxAge) {
-		return fmt.Errorf("%w: the recovery took longer than %s, and the other head may be on again", trivet.ErrConflict, MaxAge)
+		return fmt.Errorf("%w: the recovery took longer than %s, and the other head may be on again", trivet.ErrConflict,
+			MaxAge)
 	}
 	return nil
 }
