@@ -191,6 +191,6 @@ func clusterFlags(f *pflag.FlagSet, cfg *headConfig) {
 		"its host (issue(5)); it is removed when the head runs")
 	f.TextVar(&cfg.StoreQuota, "store-quota", trivet.ByteSize(cluster.DefaultQuota),
 		"how much of the store may be in use; the same on all heads; writes that make it larger are refused from 90 % on")
-	f.TextVar(&cfg.BlobQuota, "blob-quota", trivet.ByteSize(0),
+	f.TextVar((*quota)(&cfg.BlobQuota), "blob-quota", quota(0),
 		"how much of the disk images and platforms may take; more is refused (default: all but a reserve for the store)")
 }
