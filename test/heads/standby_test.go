@@ -126,15 +126,20 @@ func TestStandbyTakesOver(t *testing.T) {
 
 	box.Fail(errors.New("the BMC is broken"))
 	h0.Signal(syscall.SIGSTOP) // it hangs
+	h1.AwaitLog("the leader of the store is not heard any more")
 	h1.AwaitLog("head0 is not known to be off, by its BMC")
 	if v, err := h1.view(); err != nil || v.Quorum || len(v.Heads) != 2 {
 		t.Errorf("the standby took over from a head that may run: %+v, %v", v, err)
 	}
 	box.Fail(nil)
+	h1.Await("the head that was lost is off", func() error {
+		if state := box.Power(); state != bmc.Off {
+			return fmt.Errorf("it is %s", state)
+		}
+		return nil
+	})
+	h1.AwaitLog("took over")
 	h1.awaitMember("head102") // names may be lost, too
-	if box.Power() != bmc.Off {
-		t.Error("the head that was lost is not off")
-	}
 	cl := h1.client(h1)
 	l.cl = cl
 	l.read(cl)
