@@ -256,23 +256,24 @@ func (m *Machine) Validate() error {
 }
 
 func (b *BMC) validate(p *problems) {
-	if b != nil {
-		p.oneOf("spec.bmc.protocol", b.Protocol, "ipmi", "redfish", "exec")
-		if b.Protocol == "exec" {
-			p.need("spec.bmc.command", b.Command)
-		} else if b.Command != "" {
-			p.add("spec.bmc.command", "is for protocol exec only")
-		}
-		if b.Console && b.Protocol == "exec" {
-			p.add("spec.bmc.console", "is for protocols ipmi and redfish only")
-		}
-		p.ref("spec.bmc.command", b.Command)
-		if p.need("spec.bmc.address", b.Address); b.Address != "" && b.Host() == "" {
-			p.add("spec.bmc.address", "has no host; write host, host:port or an https URL")
-		}
-		p.need("spec.bmc.secret", b.Secret)
-		p.clusterRef("spec.bmc.secret", b.Secret)
+	if b == nil {
+		return
 	}
+	p.oneOf("spec.bmc.protocol", b.Protocol, "ipmi", "redfish", "exec")
+	if b.Protocol == "exec" {
+		p.need("spec.bmc.command", b.Command)
+	} else if b.Command != "" {
+		p.add("spec.bmc.command", "is for protocol exec only")
+	}
+	if b.Console && b.Protocol == "exec" {
+		p.add("spec.bmc.console", "is for protocols ipmi and redfish only")
+	}
+	p.ref("spec.bmc.command", b.Command)
+	if p.need("spec.bmc.address", b.Address); b.Address != "" && b.Host() == "" {
+		p.add("spec.bmc.address", "has no host; write host, host:port or an https URL")
+	}
+	p.need("spec.bmc.secret", b.Secret)
+	p.clusterRef("spec.bmc.secret", b.Secret)
 }
 
 // checkNICs checks the ports by themselves.

@@ -167,8 +167,8 @@ func (t *pullWriter) checkSpace(ref trivet.BlobRef) error {
 
 // put writes a chunk and makes it available to readers.
 func (t *pullWriter) put(i int64, b []byte) error {
-	if i%(checkEvery/ChunkBytes) == 0 {
-		if err := t.puller.store.checkSpace(int64(len(b))); t.grows && err != nil {
+	if t.grows && i%(checkEvery/ChunkBytes) == 0 {
+		if err := t.puller.store.checkSpace(int64(len(b))); err != nil {
 			return err
 		}
 	}

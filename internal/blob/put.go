@@ -23,7 +23,10 @@ func (s *Store) Put(ctx context.Context, r io.Reader, want trivet.BlobRef) (triv
 }
 
 func (s *Store) put(ctx context.Context, r io.Reader, want trivet.BlobRef) (ref trivet.BlobRef, err error) {
-	if err := errors.Join(s.checkWant(want), s.checkSpace(want.Bytes)); err != nil {
+	if err := s.checkWant(want); err != nil {
+		return ref, err
+	}
+	if err := s.checkSpace(want.Bytes); err != nil {
 		return ref, err
 	}
 	p, err := s.newPart(newID() + putSuffix)

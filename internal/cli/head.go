@@ -116,7 +116,8 @@ func (a *app) headToken() *cobra.Command {
 			"A standby is a full head that does not vote: the other heads do not wait for it. Where there are only\n" +
 			"two, and the other one is lost, it takes over by trivet recover --from-survivor, or by itself: see\n" +
 			"trivet head set. What it had not received by then is lost. With --sync it votes, so that a write is\n" +
-			"acknowledged only when both hold it, and nothing is lost; then no write succeeds while either is down.",
+			"acknowledged only when both hold it, and nothing is lost; then no write succeeds while either is down.\n" +
+			"Beside a witness, a majority is enough that need not include it.",
 		Example: "  trivet head token\n  trivet head token --witness --ttl 10m\n  trivet head token --standby\n" +
 			"  trivet head token -o json",
 		Args: cobra.NoArgs,

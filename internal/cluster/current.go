@@ -54,19 +54,8 @@ func (m *Member) noteCurrent(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, currentInterval)
 	defer cancel()
 	began := time.Now()
-	read := make(chan error, 1)
-	go func() {
-		_, first := m.client.Get(ctx, compactedKey, clientv3.WithCountOnly())
-		_, second := m.client.Get(ctx, compactedKey, clientv3.WithCountOnly())
-		read <- errors.Join(first, second)
-	}()
-	select {
-	case err := <-read:
-		if err != nil {
-			return err
-		}
-	case <-m.fatal.done: // its client may block from then on, and Close would wait
-		return m.fatal.Err()
+	if err := m.readThrough(ctx, 2); err != nil {
+		return err
 	}
 	m.current.Store(&began)
 	path := filepath.Join(dir, currentName)
@@ -74,6 +63,25 @@ func (m *Member) noteCurrent(ctx context.Context, dir string) error {
 		return err
 	}
 	return os.Rename(path+".new", path)
+}
+
+// readThrough reads so many times through the leader, which needs a quorum.
+func (m *Member) readThrough(ctx context.Context, times int) error {
+	read := make(chan error, 1)
+	go func() {
+		var failed error
+		for range times {
+			_, err := m.client.Get(ctx, compactedKey, clientv3.WithCountOnly())
+			failed = errors.Join(failed, err)
+		}
+		read <- failed
+	}()
+	select {
+	case err := <-read:
+		return err
+	case <-m.fatal.done: // its client may block from then on, and Close would wait
+		return m.fatal.Err()
+	}
 }
 
 // Current returns when this member last knew that it had all that was acknowledged before; zero: not since it started.

@@ -24,6 +24,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Config configures a member.
@@ -233,9 +234,7 @@ func startKnown(ctx context.Context, c *embed.Config) (*embed.Etcd, error) {
 		if err == nil || try == joinTries || !strings.Contains(err.Error(), "error validating peerURLs") {
 			return etcd, err
 		}
-		select {
-		case <-time.After(joinRetry):
-		case <-ctx.Done():
+		if wait.Sleep(ctx, joinRetry) != nil {
 			return nil, err
 		}
 	}

@@ -98,8 +98,8 @@ func lastWritten(dir string) (last time.Time, err error) {
 	return last, err
 }
 
-// commitAll makes a log end where its last whole entry does, all of its entries committed, and its member a voter. etcd,
-// which is made to continue alone by it, would drop entries that are not committed.
+// commitAll makes a log end where its last whole entry does, all of its entries committed, and its member a voter.
+// etcd, which is made to continue alone by it, would drop entries that are not committed.
 func commitAll(dir string) (torn bool, err error) {
 	snaps, err := wal.ValidSnapshotEntries(zap.NewNop(), dir)
 	if err == nil && len(snaps) == 0 {

@@ -58,8 +58,8 @@ func (r *Records) Set(ctx context.Context, name string, s trivet.HeadSettings,
 func (r *Records) checkTakeover(tx *store.Tx, h *trivet.Head) error {
 	for _, other := range r.Heads.In(tx).ListBy(state.ByMember, state.IsMember) {
 		if other.Name != h.Name && other.Spec.Takeover != nil {
-			return &trivet.FieldError{Field: "spec.takeover", Problem: fmt.Sprintf("%s takes over already, and one of two does: "+
-				"trivet head set %s --no-takeover", other.Name, other.Name)}
+			return &trivet.FieldError{Field: "spec.takeover", Problem: fmt.Sprintf(
+				"%s takes over already, and one of two does: trivet head set %s --no-takeover", other.Name, other.Name)}
 		}
 		for i, reach := range h.Spec.Takeover.Reach {
 			if hostOf(other.Status.Peer) == reach.String() || slices.Contains(other.Status.DHCP, reach) {

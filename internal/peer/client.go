@@ -156,8 +156,8 @@ type noResponse struct{ error }
 
 func (e *noResponse) Unwrap() error { return e.error }
 
-// IsSilent reports whether an error of a call is that nothing was heard of the head in time, or that no process responds
-// at its address. A response, a certificate that is not accepted, and every error that is of this head itself, are not
+// IsSilent reports whether an error of a call is that nothing was heard of the head in time, or that no process
+// responds at its address. A response, a certificate that is not accepted, and every error that is of this head itself, are not
 // silence.
 func IsSilent(err error) bool {
 	var silent *noResponse

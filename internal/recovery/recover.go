@@ -95,8 +95,8 @@ func FromData(ctx context.Context, dir string, r Request) (*Plan, error) {
 	return t.recover(ctx, r, m)
 }
 
-// Abandon ends a recovery into a directory that only remains to be completed. It fails where it has been begun to put it
-// in place.
+// Abandon ends a recovery into a directory that only remains to be completed. It fails where it has been begun to put
+// it in place.
 func Abandon(dir string) error {
 	t, err := openTarget(dir, true)
 	if err != nil {

@@ -29,8 +29,8 @@ func (k *Keeper) power(ctx context.Context, h *trivet.Head) (bmc.State, error) {
 	return c.Power(ctx)
 }
 
-// fence powers another head off that is lost, and returns once it is known to be off. It does so once: a head that is on
-// again afterwards was switched on by somebody.
+// fence powers another head off that is lost, and returns once it is known to be off. It does so once: a head that is
+// on again afterwards was switched on by somebody.
 func (k *Keeper) fence(ctx context.Context, p *pair) error {
 	c, err := k.cfg.BMC(ctx, p.other)
 	if err != nil {

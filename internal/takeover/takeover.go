@@ -152,14 +152,19 @@ func (k *Keeper) set(p *pair, err error) {
 	k.facts = facts
 }
 
+// ready returns why this head could not go on alone.
+func (k *Keeper) ready(ctx context.Context, p *pair) error {
+	if err := k.reach(ctx, p.own.Spec.Takeover.Reach); err != nil {
+		return err
+	}
+	return k.cfg.Ready()
+}
+
 // possible returns why a takeover would not be possible now.
 func (k *Keeper) possible(ctx context.Context, p *pair) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if err := k.reach(ctx, p.own.Spec.Takeover.Reach); err != nil {
-		return err
-	}
-	if err := k.cfg.Ready(); err != nil {
+	if err := k.ready(ctx, p); err != nil {
 		return err
 	}
 	state, err := k.power(ctx, p.other)
@@ -177,10 +182,7 @@ func (k *Keeper) possible(ctx context.Context, p *pair) error {
 func (k *Keeper) takeOver(ctx context.Context, p *pair) error {
 	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()
-	if err := k.reach(ctx, p.own.Spec.Takeover.Reach); err != nil {
-		return err
-	}
-	if err := k.cfg.Ready(); err != nil {
+	if err := k.ready(ctx, p); err != nil {
 		return err
 	}
 	if err := k.fence(ctx, p); err != nil {

@@ -97,7 +97,8 @@ func TestStandbyTakesOver(t *testing.T) {
 	if v := h0.awaitState("head1", "member"); v.Role != trivet.RoleStandby {
 		t.Errorf("the standby is %+v", v)
 	}
-	h0.refusesTo([]string{"head", "token", "--standby"}, "head1 is the standby", "one at most", "trivet head replace head1")
+	h0.refusesTo([]string{"head", "token", "--standby"}, "head1 is the standby", "one at most",
+		"trivet head replace head1")
 	h0.refusesTo([]string{"head", "remove", "head0", "--yes"}, "no other full head that votes stays")
 	h1.Kill()
 	l.write()
