@@ -2,12 +2,12 @@ package tftp
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -32,33 +32,43 @@ type line struct {
 	client, server netip.AddrPort
 }
 
+// lines counts the lines of all tests.
+var lines atomic.Uint32
+
 func newLine(t *testing.T, server netip.AddrPort, judge func(toServer bool, n int) delivery) *line {
 	t.Helper()
-	listen := func() *net.UDPConn {
-		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	listen := func(ip net.IP) *net.UDPConn {
+		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: ip})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
-	l := &line{front: listen(), back: listen(), judge: judge, server: server}
+	// The server's side has an address of its own, where no other test's socket receives after it is closed.
+	n := lines.Add(1)
+	back := listen(net.IPv4(127, 69, byte(n>>8), byte(n)))
+	l := &line{front: listen(net.IPv4(127, 0, 0, 1)), back: back, judge: judge, server: server}
 	l.addr = l.front.LocalAddr().(*net.UDPAddr).AddrPort()
 	l.done.Go(func() { l.carry(l.front, l.back, true) })
 	l.done.Go(func() { l.carry(l.back, l.front, false) })
 	return l
 }
 
+// close carries what was sent before, which an empty packet follows, and closes the ports.
 func (l *line) close() {
+	for _, c := range []*net.UDPConn{l.front, l.back} {
+		_, _ = c.WriteTo(nil, c.LocalAddr())
+	}
+	l.done.Wait()
 	l.front.Close()
 	l.back.Close()
-	l.done.Wait()
 }
 
 func (l *line) carry(in, out *net.UDPConn, toServer bool) {
 	b := make([]byte, 1<<16)
 	for n := 0; ; n++ {
 		size, from, err := in.ReadFromUDPAddrPort(b)
-		if errors.Is(err, net.ErrClosed) {
+		if err == nil && size == 0 {
 			return
 		}
 		if err != nil {
