@@ -9,6 +9,7 @@ import "encoding/json"
 //	GET    /v1/machines/NAME     read
 //	PUT    /v1/machines/NAME     replace labels and spec
 //	PATCH  /v1/machines/NAME     change labels and spec by a merge patch
+//	PATCH  /v1/machines/NAME     apply: create it, or change the fields of one manager, by [MediaApplyPatch]
 //	DELETE /v1/machines/NAME     delete
 //	GET    /v1/watch             changes as server-sent events, see [WatchPut]
 //
@@ -18,6 +19,11 @@ import "encoding/json"
 
 // MediaMergePatch is the media type of a merge patch (RFC 7386).
 const MediaMergePatch = "application/merge-patch+json"
+
+// MediaApplyPatch is the media type of a record that is applied: what it has is set, what its manager applied before and
+// it lacks is removed, and all else stays. The query has the manager, "apply" by default, and force=1 to overwrite what
+// others have changed, which is a conflict otherwise.
+const MediaApplyPatch = "application/apply-patch+json"
 
 // Headers of requests and responses.
 const (

@@ -94,20 +94,21 @@ func kind[T any, P interface {
 	if info.Writer == "" {
 		info.Writer = AccountOperator
 	}
-	info.gateAnnotations()
+	info.gate("annotations", AnnotationsRelease)
+	info.gate("managed", ManagedRelease)
 	return info
 }
 
-// gateAnnotations refuses annotations, which a later release than the kind's has added, before all heads know them.
-// Those of other kinds no one writes.
-func (k *KindInfo) gateAnnotations() {
-	if k.ReadOnly || k.Since.Compare(AnnotationsRelease) >= 0 {
+// gate refuses a field of Meta, which a later release than the kind's has added, before all heads know it. Those of
+// kinds that only Trivet writes have none.
+func (k *KindInfo) gate(field string, since Release) {
+	if k.ReadOnly || k.Since.Compare(since) >= 0 {
 		return
 	}
 	if k.FieldsSince == nil {
 		k.FieldsSince = map[string]Release{}
 	}
-	k.FieldsSince["annotations"] = AnnotationsRelease
+	k.FieldsSince[field] = since
 }
 
 // LookupKind finds a kind by its plural, short name or kind, in upper or lower case.

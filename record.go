@@ -20,6 +20,9 @@ type Meta struct {
 	// Annotations are notes of people and programs, which nothing selects by: at most MaxAnnotations, each of at most
 	// MaxAnnotation bytes of text, in all MaxAnnotationBytes.
 	Annotations map[string]string `json:"annotations,omitempty"`
+	// Managed has, by the name of a manager, the fields of labels, annotations and spec that it applied, as JSON pointers
+	// (RFC 6901): see `trivet apply`. "direct" has those that other writes have changed since. Written by Trivet.
+	Managed map[string][]string `json:"managed,omitempty"`
 	// UID distinguishes this record from an earlier or later one of the same name. It is set at creation and constant.
 	UID string `json:"uid,omitempty"`
 	// Generation counts the changes of spec. An update by a person is checked against it.
@@ -49,6 +52,9 @@ const (
 
 // AnnotationsRelease is the release that added annotations.
 const AnnotationsRelease Release = "0.3.1"
+
+// ManagedRelease is the release that added Managed.
+const ManagedRelease Release = "0.3.1"
 
 // MaxName bounds a record's name, MaxRecord its JSON, both in bytes. etcd refuses requests over 1.5 MiB.
 const (

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -55,7 +56,8 @@ func (k Kind) Once(on bool) Kind {
 	return k
 }
 
-// Force returns the same records, whose deletion leaves references that prevent it without a target.
+// Force returns the same records, whose deletion leaves references that prevent it without a target, and whose
+// application overwrites fields that others have changed.
 func (k Kind) Force(on bool) Kind {
 	k.force = on
 	return k
@@ -211,8 +213,21 @@ func (k Kind) Patch(ctx context.Context, name string, patch []byte, revision int
 	return k.write(ctx, name, cl)
 }
 
+// Apply creates a record, or changes it as far as the manager applied it before: see [trivet.MediaApplyPatch]. It takes
+// the record's JSON as a person wrote it, and returns the record as stored. A field that others have changed is a
+// ErrConflict, which names it, unless the kind is forced. A manager that is empty is "apply".
+func (k Kind) Apply(ctx context.Context, name, manager string, body []byte) (trivet.Record, error) {
+	cl := call{method: http.MethodPatch, body: body, header: http.Header{"Content-Type": {trivet.MediaApplyPatch}}}
+	if manager != "" {
+		cl.query = url.Values{"manager": {manager}}
+	}
+	return k.write(ctx, name, cl)
+}
+
 func (k Kind) write(ctx context.Context, name string, cl call) (trivet.Record, error) {
-	cl.path, cl.query, cl.once = k.path(name), k.query(), k.once
+	query := k.query()
+	maps.Copy(query, cl.query)
+	cl.path, cl.query, cl.once = k.path(name), query, k.once
 	var data json.RawMessage
 	inDoubt, err := k.c.json(ctx, cl, &data)
 	if inDoubt && errors.Is(err, trivet.ErrConflict) {

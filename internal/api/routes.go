@@ -150,8 +150,10 @@ func (h *Handler) recordRoutes(info trivet.KindInfo) {
 	h.add(route{method: "PUT", path: one, verb: auth.Write, kind: info.Kind, summary: "Replace labels and spec",
 		in: t, out: t, serve: bind(h.replace)})
 	h.add(route{method: "PATCH", path: one, verb: auth.Write, kind: info.Kind,
-		summary: "Change labels and spec by a merge patch",
-		in:      reflect.TypeFor[map[string]any](), media: trivet.MediaMergePatch, out: t, serve: bind(h.patch)})
+		summary: "Change labels and spec by a merge patch, or apply a record (" + trivet.MediaApplyPatch + ")",
+		query: []string{"manager: whose fields an apply has, apply by default",
+			"force: an apply overwrites what others have changed"},
+		in: reflect.TypeFor[map[string]any](), media: trivet.MediaMergePatch, out: t, serve: bind(h.patch)})
 	h.deleteRoute(info, one, "Delete one of "+info.Plural)
 }
 

@@ -30,7 +30,7 @@ type writer struct {
 	body          []byte
 	dryRun        bool
 	held          heldBlobs
-	force         bool // a deletion may leave references without a target
+	force         bool // a deletion may leave references without a target, an apply may overwrite fields of others
 	// revision is what If-Match asks for; 0: nothing.
 	revision int64
 }
@@ -131,6 +131,7 @@ func (wr *writer) adopt(rec trivet.Record) error {
 		status.SetZero()
 	}
 	head.Kind, head.Project, head.Name, head.Revision = wr.info.Kind, wr.project, wr.name, 0
+	head.Managed = nil
 	return validateNotes(head)
 }
 
@@ -200,27 +201,34 @@ func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, inf
 		if err != nil {
 			return err
 		}
-		next, err := clone(rec)
-		if err != nil {
-			return err
-		}
-		keepStatus(next, old)
-		if err := wr.matches(old, 0); err != nil || same(old, next) {
-			return err
-		}
-		if err := h.admit(&change{held: wr.held, caller: c, tx: tx, info: info, old: old, new: next}); err != nil ||
-			same(old, next) {
-			return err
-		}
-		if err := wr.matches(old, rec.Header().Generation); err != nil {
-			return err
-		}
-		return tx.PutRecord(next)
+		return wr.replace(tx, old, rec)
 	})
 	if err != nil {
 		return err
 	}
 	return respond(w, http.StatusOK, now)
+}
+
+func (wr *writer) replace(tx *store.Tx, old, rec trivet.Record) error {
+	next, err := clone(rec)
+	if err != nil {
+		return err
+	}
+	keepStatus(next, old)
+	if err := wr.matches(old, 0); err != nil || same(old, next) {
+		return err
+	}
+	if err := wr.h.admit(&change{held: wr.held, caller: wr.c, tx: tx, info: wr.info, old: old, new: next}); err != nil ||
+		same(old, next) {
+		return err
+	}
+	if err := wr.matches(old, rec.Header().Generation); err != nil {
+		return err
+	}
+	if err := changedDirectly(old, next); err != nil {
+		return err
+	}
+	return tx.PutRecord(next)
 }
 
 // matches compares the generation and revision of the request with the stored ones.
@@ -248,8 +256,13 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, c *caller, info 
 	if err != nil {
 		return err
 	}
-	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != trivet.MediaMergePatch {
-		return &trivet.FieldError{Field: "Content-Type", Problem: "must be " + trivet.MediaMergePatch}
+	switch media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media {
+	case trivet.MediaMergePatch:
+	case trivet.MediaApplyPatch:
+		return wr.apply(w, r)
+	default:
+		return &trivet.FieldError{Field: "Content-Type",
+			Problem: "must be " + trivet.MediaMergePatch + " or " + trivet.MediaApplyPatch}
 	}
 	if err := checkPatch(wr.body); err != nil {
 		return err
@@ -292,32 +305,38 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	patched, err := apitypes.ApplyMergePatch(stored, wr.body)
-	if err != nil {
+	patched, err := wr.merge(tx, old, stored, wr.body)
+	if err != nil || apitypes.Equal(stored, patched) {
 		return err
+	}
+	if patched, err = changedByPatch(old, stored, patched); err != nil {
+		return err
+	}
+	return tx.PutRaw(wr.info.Kind, wr.fullName(), patched)
+}
+
+// merge returns a stored record changed by a merge patch, and by its admission.
+func (wr *writer) merge(tx *store.Tx, old trivet.Record, stored, patch []byte) ([]byte, error) {
+	patched, err := apitypes.ApplyMergePatch(stored, patch)
+	if err != nil {
+		return nil, err
 	}
 	next, err := wr.patched(patched)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	before, err := json.Marshal(next)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := wr.h.admit(&change{held: wr.held, caller: wr.c, tx: tx, info: wr.info, old: old, new: next}); err != nil {
-		return err
+		return nil, err
 	}
 	admitted, err := trivet.MergePatch(before, next) // what the admission changed, such as sealed values
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if patched, err = apitypes.ApplyMergePatch(patched, admitted); err != nil {
-		return err
-	}
-	if apitypes.Equal(stored, patched) {
-		return nil
-	}
-	return tx.PutRaw(wr.info.Kind, wr.fullName(), patched)
+	return apitypes.ApplyMergePatch(patched, admitted)
 }
 
 // patched decodes the record that a patch results in.

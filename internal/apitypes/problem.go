@@ -42,7 +42,7 @@ func NewProblem(err error) (status int, p *trivet.Problem) {
 		p.Hint = detailed.Hint
 		p.Message = strings.Replace(p.Message, " ("+p.Hint+")", "", 1)
 	}
-	if p.Code == "invalid" {
+	if p.Code == "invalid" || p.Code == "conflict" {
 		p.Fields = fields(err)
 	}
 	return statusOf(p.Code), p

@@ -37,6 +37,7 @@ type app struct {
 
 	projectName string // as --project has it
 	allProjects bool
+	showManaged bool // get prints which fields each manager has
 }
 
 // ExitError ends the program with a status and without a message.
@@ -166,11 +167,22 @@ func PrintError(w io.Writer, err error) {
 	}
 }
 
+// hinted is an error with a hint that it does not print itself.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h *hinted) Unwrap() error { return h.error }
+
 // hintOf returns the hint of an error, or "".
 func hintOf(err error) string {
 	var p *trivet.Problem
 	var own *trivet.Error
+	var located *hinted
 	switch {
+	case errors.As(err, &located):
+		return located.hint
 	case errors.As(err, &p) && p.Code == trivet.CodeInternal && p.RequestID != "":
 		return "see request " + p.RequestID + " in the head's log"
 	case errors.As(err, &p) && p.Hint != "":

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func depth(kind trivet.Kind) (deepest int) {
 // it refers to, and the same files would change that. pending is what they would change.
 func (a *app) deferred(m *manifest, refusal error, pending []*manifest) bool {
 	wrong := apitypes.FieldErrors(refusal)
-	if len(wrong) == 0 {
+	if len(wrong) == 0 || errors.Is(refusal, trivet.ErrConflict) {
 		return false
 	}
 	var before []string

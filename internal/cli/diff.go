@@ -12,6 +12,7 @@ import (
 
 func (a *app) diff() *cobra.Command {
 	var files []string
+	o := applyOptions{dryRun: true}
 	c := &cobra.Command{
 		Use:   "diff -f FILE",
 		Short: "Show what applying files would change",
@@ -21,7 +22,7 @@ func (a *app) diff() *cobra.Command {
 		Example: "  trivet diff -f site.yaml\n  trivet diff -f machines/ || trivet apply -f machines/",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			status, err := a.diffFiles(cmd.Context(), files)
+			status, err := a.diffFiles(cmd.Context(), files, o)
 			if err != nil {
 				if ctx := cmd.Context(); ctx.Err() != nil {
 					return a.interrupted(ctx, err, "interrupted")
@@ -36,12 +37,16 @@ func (a *app) diff() *cobra.Command {
 		},
 	}
 	c.Flags().StringArrayVarP(&files, "file", "f", nil, "file, directory or - for standard input; can be repeated")
+	o.ownerFlags(c)
 	c.MarkFlagRequired("file")
 	return c
 }
 
 // diffFiles prints the differences of all records, also after one that is refused, and returns the exit status.
-func (a *app) diffFiles(ctx context.Context, files []string) (status int, err error) {
+func (a *app) diffFiles(ctx context.Context, files []string, o applyOptions) (status int, err error) {
+	if err := o.check(); err != nil {
+		return 2, err
+	}
 	manifests, err := a.readTogether(files)
 	if err != nil {
 		return 2, err
@@ -52,7 +57,7 @@ func (a *app) diffFiles(ctx context.Context, files []string) (status int, err er
 	}
 	var pending []*manifest // what differs
 	for _, m := range manifests {
-		done, err := applyOne(ctx, cl.Kind(m.info).In(m.project(a)).DryRun(true), m)
+		done, err := applyOne(ctx, cl.Kind(m.info).In(m.project(a)), m, o)
 		if err != nil && ctx.Err() != nil {
 			return 2, err
 		}
@@ -69,7 +74,7 @@ func (a *app) diffFiles(ctx context.Context, files []string) (status int, err er
 		if err != nil {
 			return 2, err
 		}
-		if done.old != nil && wouldNotChange(done.old, done.now, text) {
+		if done.verb == "unchanged" {
 			continue
 		}
 		status, pending = max(status, 1), append(pending, m)
@@ -92,12 +97,6 @@ func (d applied) difference() (string, error) {
 	}
 	after, err := desired(d.now)
 	return diffText(before, after), err
-}
-
-// wouldNotChange reports whether a dry run with this difference changes nothing. Its record has no revision; what a
-// secret holds is not in the difference, but raises the generation.
-func wouldNotChange(old, now trivet.Record, difference string) bool {
-	return difference == "" && now.Header().Generation == old.Header().Generation
 }
 
 // desired returns what people write of a record as YAML; empty for none.

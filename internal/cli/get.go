@@ -59,6 +59,8 @@ func (a *app) get() *cobra.Command {
 	c.Flags().StringVar(&o.until, "until", "", "of events: older than a duration or a time")
 	c.RegisterFlagCompletionFunc("sort-by", completeFieldsOf)
 	a.allProjectsFlag(c)
+	c.Flags().BoolVar(&a.showManaged, "show-managed", false,
+		"print also, as JSON or YAML, which fields each manager has applied")
 	a.outputForms(c, "table", "wide", "json", "yaml", "name")
 	return c
 }

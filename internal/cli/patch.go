@@ -103,7 +103,7 @@ func (a *app) patchRecord(ctx context.Context, kind client.Kind, name string, pa
 			return err
 		}
 	}
-	if unchanged(old, now) || dryRun && wouldNotChange(old, now, text) {
+	if unchanged(old, now) {
 		verb = "unchanged"
 	}
 	_, err = fmt.Fprintf(a.Out, "%s %s%s\n%s", title(kind.Info, name), verb, note, text)

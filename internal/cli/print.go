@@ -54,7 +54,7 @@ func title(info trivet.KindInfo, name string) string {
 func (a *app) show(info trivet.KindInfo, records []trivet.Record, raw []json.RawMessage, one bool) error {
 	switch a.output {
 	case "json":
-		return showJSON(a.Out, raw, one)
+		return showJSON(a.Out, a.withoutManaged(raw), one)
 	case "yaml":
 		return a.showYAML(raw)
 	case "name":
@@ -162,7 +162,9 @@ func showJSON(w io.Writer, raw []json.RawMessage, one bool) error {
 }
 
 // showYAML prints records as YAML documents, which can be applied again.
-func (a *app) showYAML(raw []json.RawMessage) error { return showYAML(a.Out, raw, a.hidesProject()) }
+func (a *app) showYAML(raw []json.RawMessage) error {
+	return showYAML(a.Out, a.withoutManaged(raw), a.hidesProject())
+}
 
 func showYAML(w io.Writer, raw []json.RawMessage, hideProject bool) error {
 	for i, r := range raw {

@@ -242,11 +242,19 @@ func (c *converter) mapping(path string, pairs []*ast.MappingValueNode, depth in
 	return object, nil
 }
 
+// printed returns the lines that errors print: none of a secret, as its values may be in them.
+func (d *document) printed() []string {
+	if object, ok := d.value.(map[string]any); ok && object["kind"] == "Secret" {
+		return nil
+	}
+	return d.lines
+}
+
 // locate returns the FieldErrors in err with the position of the field or its nearest parent, in the order of the file.
 func (d *document) locate(err error) error {
 	var found []*placed
 	for _, fe := range apitypes.FieldErrors(err) {
-		found = append(found, &placed{d.file, d.find(fe.Field), fe.Error(), d.lines})
+		found = append(found, &placed{d.file, d.find(fe.Field), fe.Error(), d.printed()})
 	}
 	if len(found) == 0 {
 		return err
@@ -269,6 +277,9 @@ var fieldName = regexp.MustCompile(`\b(spec|labels)\.[A-Za-z0-9_.\[\]]*[A-Za-z0-
 func (d *document) refused(err error) error {
 	var p *trivet.Problem
 	if len(apitypes.FieldErrors(err)) > 0 || !errors.As(err, &p) {
+		if hint := hintOf(err); hint != "" {
+			return &hinted{d.locate(err), hint}
+		}
 		return d.locate(err)
 	}
 	at := d.find(cmp.Or(fieldName.FindString(p.Message), "name"))

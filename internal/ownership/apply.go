@@ -1,0 +1,154 @@
+package ownership
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Direct is the manager of what writes other than applies have changed since an apply.
+const Direct = "direct"
+
+// Default is the manager of an apply that names none.
+const Default = "apply"
+
+// MaxManagers bounds the managers of one record.
+const MaxManagers = 8
+
+// Owners has, by manager, the pointers of its fields, sorted.
+type Owners map[string][]string
+
+// ValidateManager returns an error for what cannot be the manager of an apply.
+func ValidateManager(name string) error {
+	err := trivet.ValidateName(name)
+	switch {
+	case err != nil || len(name) > 63:
+		return &trivet.FieldError{Field: "manager", Problem: fmt.Sprintf(
+			"%.64q: use 1 to 63 of a-z, 0-9, '-', '.' and ':', and begin and end with a letter or digit", name)}
+	case name == Direct:
+		return &trivet.FieldError{Field: "manager", Problem: `"direct" is for writes other than applies`}
+	}
+	return nil
+}
+
+// Patch returns the merge patch of an apply: it sets the fields, and removes those that only this manager had.
+func (o Owners) Patch(manager string, fields []Field) map[string]any {
+	patch := map[string]any{}
+	keep := setOf(fields)
+	for _, p := range o[manager] {
+		if !keep.overlaps(p) && len(o.others(manager, p)) == 0 {
+			put(patch, pathOf(p), nil)
+		}
+	}
+	for _, f := range fields {
+		put(patch, f.Path, f.Value)
+	}
+	return patch
+}
+
+func put(patch map[string]any, path []string, value any) {
+	for _, key := range path[:len(path)-1] {
+		inner, ok := patch[key].(map[string]any)
+		if !ok {
+			inner = map[string]any{}
+			patch[key] = inner
+		}
+		patch = inner
+	}
+	patch[path[len(path)-1]] = value
+}
+
+// others returns the other managers that have a field, or a part of it, or what it is a part of.
+func (o Owners) others(manager, pointer string) (all []string) {
+	for _, other := range slices.Sorted(maps.Keys(o)) {
+		if other != manager && set(o[other]).overlaps(pointer) {
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// Conflicts returns an error for each field of an apply that other managers have, and that it changes: before and after
+// are the record without and with the apply.
+func (o Owners) Conflicts(manager string, fields []Field, before, after any) []*trivet.FieldError {
+	var all []*trivet.FieldError
+	for _, f := range fields {
+		if !differs(before, after, f.Path) {
+			continue
+		}
+		if others := o.others(manager, pointer(f.Path)); len(others) > 0 {
+			all = append(all, &trivet.FieldError{Field: strings.Join(f.Path, "."), Problem: problem(others)})
+		}
+	}
+	return all
+}
+
+// problem says who has a field.
+func problem(others []string) string {
+	if others[0] == Direct || len(others) > 1 && slices.Contains(others, Direct) {
+		return "was changed since it was applied: by edit, patch, label or another program"
+	}
+	return "is applied with another value by " + strings.Join(others, ", ")
+}
+
+// Applied returns the owners after an apply.
+func (o Owners) Applied(manager string, fields []Field, before, after any) (Owners, error) {
+	mine := setOf(fields)
+	var changed set
+	for _, p := range mine {
+		if differs(before, after, pathOf(p)) {
+			changed = append(changed, p)
+		}
+	}
+	next := Owners{}
+	for other, has := range o {
+		switch kept := set(has).without(changed); other {
+		case manager:
+		case Direct: // what the file has again is no longer of others, and what is gone is not either
+			kept = slices.DeleteFunc(kept.without(mine), func(p string) bool { return valueAt(after, pathOf(p)) == nil })
+			next.set(other, kept)
+		default:
+			next[other] = kept
+		}
+	}
+	next[manager] = mine
+	if len(next) > MaxManagers {
+		return nil, &trivet.FieldError{Field: "manager", Problem: fmt.Sprintf(
+			"%q would be one of %d of this record: %s; at most %d", manager, len(next),
+			strings.Join(slices.Sorted(maps.Keys(next)), ", "), MaxManagers)}
+	}
+	return next, nil
+}
+
+// Changed returns the owners after a write that is not an apply: Direct has what it changed of the fields of others.
+func (o Owners) Changed(before, after any) Owners {
+	next := Owners{}
+	direct := set(slices.Clone(o[Direct]))
+	for manager, has := range o {
+		if manager == Direct {
+			continue
+		}
+		kept := make([]string, 0, len(has))
+		for _, p := range has {
+			if differs(before, after, pathOf(p)) {
+				direct = append(direct, p)
+				continue
+			}
+			kept = append(kept, p)
+		}
+		next[manager] = kept
+	}
+	slices.Sort(direct)
+	next.set(Direct, slices.Compact(direct))
+	return next
+}
+
+// set sets the fields of a manager that is not kept without any.
+func (o Owners) set(manager string, fields set) {
+	if len(fields) > 0 {
+		o[manager] = fields
+	}
+}
