@@ -46,6 +46,9 @@ type Token struct {
 	Spec TokenSpec `json:"spec"`
 }
 
+// HeadLabel is the label of the token of a head's own credential, in its data directory. Its value is the head.
+const HeadLabel = "head"
+
 // TokenSpec is the account of a token and its expiry.
 type TokenSpec struct {
 	Account string `json:"account,omitempty"` // the account that it authenticates

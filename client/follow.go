@@ -38,6 +38,24 @@ func (p *pinned) follow(trust string) {
 // [Environment]. It returns [trivet.ErrNotFound] where the pins are not from the file, but from the environment, or
 // from [AdminFile], which the head changes itself.
 func SaveTrust(context, former, trust string) error {
+	return changeContext(context, func(c *Context) bool {
+		same := c.Trust == former
+		c.Trust = trust
+		return same
+	})
+}
+
+// SaveToken is [SaveTrust] for the token.
+func SaveToken(context, former, token string) error {
+	return changeContext(context, func(c *Context) bool {
+		same := c.Token == former
+		c.Token = token
+		return same
+	})
+}
+
+// changeContext changes a context in the config file, where change returns that it has the former value.
+func changeContext(context string, change func(*Context) bool) error {
 	path, err := FilePath()
 	if err != nil {
 		return err
@@ -48,10 +66,9 @@ func SaveTrust(context, former, trust string) error {
 	}
 	name := f.Name(cmp.Or(context, os.Getenv("TRIVET_CONTEXT")))
 	c, ok := f.Contexts[name]
-	if !ok || c.Trust != former {
-		return fmt.Errorf("save the pins: %w: context %q of %s has not the former ones", trivet.ErrNotFound, name, path)
+	if !ok || !change(&c) {
+		return fmt.Errorf("save the context: %w: context %q of %s has not the former value", trivet.ErrNotFound, name, path)
 	}
-	c.Trust = trust
 	f.Contexts[name] = c
 	return f.Write(path)
 }

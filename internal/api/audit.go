@@ -154,7 +154,10 @@ func describeChanges(entry *trivet.Audit, changes []store.Change) {
 			} else {
 				entry.Name = c.Name
 			}
-			if c.Old != nil && c.New != nil {
+			switch {
+			case c.Old == nil && entry.Action == "update": // by an apply
+				entry.Action = "create"
+			case c.Old != nil && c.New != nil:
 				entry.Fields = changedFields(c.Old, c.New)
 			}
 		case len(entry.Also) < maxAuditAlso:

@@ -38,6 +38,8 @@ func (a *app) rotateCommand() *cobra.Command {
 			"  seal   what the values of secrets are encrypted with once more; likewise\n" +
 			"  boot   what signs the tokens in boot scripts and seeds; those of the old one are valid for --grace\n" +
 			"  all    these, one after the other; --plan shows what is done, and what is left to do\n\n" +
+			"The tokens of one person or program are replaced by trivet rotate account NAME; a head that may have been\n" +
+			"read, or its witness, by trivet head replace, and then rotate all.\n\n" +
 			"A head creates the new key, and all full heads get it from another one; a witness never does. When all\n" +
 			"have it, it becomes active. When nothing needs the old one any more, all heads drop it.\n\n" +
 			"For a new CA, all heads trust both first. For the time of --grace, clients learn that: agents, and\n" +
@@ -72,6 +74,7 @@ func (a *app) rotateCommand() *cobra.Command {
 	c.Flags().BoolVar(&r.plan, "plan", false, "show what would be done, and do nothing")
 	c.Flags().BoolVar(&r.yes, "yes", false, "rotate all without asking")
 	a.outputForms(c, "table", "json", "yaml")
+	c.AddCommand(a.rotateAccount())
 	return c
 }
 
@@ -137,7 +140,7 @@ func graceText(d trivet.Duration) string {
 // rotationRest is what rotations do not replace, and someone who had the keys could read.
 var rotationRest = []string{
 	"passwords in secrets, such as those of BMCs: change them there, and apply the secrets again",
-	"tokens of accounts: trivet token revoke, and trivet token issue",
+	"tokens of accounts: trivet rotate account",
 	"the CA of the boot servers, which is enrolled in firmware (trivet ca export): it does not rotate",
 	"a recovery key, where it was on that disk: trivet backup key",
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -53,7 +52,7 @@ func (r *Registration) createAdmin(ctx context.Context) error {
 		}
 		account := &trivet.Account{Meta: trivet.Meta{Name: adminAccount},
 			Spec: trivet.AccountSpec{Role: trivet.AccountAdmin}}
-		token := &trivet.Token{Meta: trivet.Meta{Name: id, Labels: map[string]string{state.HeadLabel: r.Local.Name()}},
+		token := &trivet.Token{Meta: trivet.Meta{Name: id, Labels: map[string]string{trivet.HeadLabel: r.Local.Name()}},
 			Spec: trivet.TokenSpec{Account: adminAccount, Hash: hash}}
 		return errors.Join(r.Records.Accounts.In(tx).Put(account), r.Records.Tokens.In(tx).Put(token))
 	})

@@ -157,7 +157,7 @@ func TestRemovalRevokesTheCredential(t *testing.T) {
 	r.putHeads()
 	r.write(func(tx *store.Tx) (err error) {
 		for name, labels := range map[string]map[string]string{
-			"one": {state.HeadLabel: "head0"}, "two": {state.HeadLabel: "head1"}, "three": nil,
+			"one": {trivet.HeadLabel: "head0"}, "two": {trivet.HeadLabel: "head1"}, "three": nil,
 		} {
 			_, _, hash := auth.NewToken()
 			err = errors.Join(err, r.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: name, Labels: labels},

@@ -234,14 +234,11 @@ func enclosing(n *trivet.Network) (all []string) {
 	return all
 }
 
-// HeadLabel is the label of the token of a head's own credential.
-const HeadLabel = "head"
-
 func ofHead(t *trivet.Token) []string {
-	if t.Labels[HeadLabel] == "" {
+	if t.Labels[trivet.HeadLabel] == "" {
 		return nil
 	}
-	return []string{t.Labels[HeadLabel]}
+	return []string{t.Labels[trivet.HeadLabel]}
 }
 
 func isMember(h *trivet.Head) []string {

@@ -44,7 +44,7 @@ func TestDeclaration(t *testing.T) {
 		_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
 			return errors.Join(tables.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: name}}),
 				tables.Tokens.In(tx).Put(&trivet.Token{
-					Meta: trivet.Meta{Name: fmt.Sprint("t", n), Labels: map[string]string{state.HeadLabel: name}},
+					Meta: trivet.Meta{Name: fmt.Sprint("t", n), Labels: map[string]string{trivet.HeadLabel: name}},
 					Spec: trivet.TokenSpec{Account: "admin", Hash: "sha256:" + strings.Repeat("0", 64)}}))
 		})
 		c := New(member{tables}, tables.Within(scope))
