@@ -96,6 +96,7 @@ func kind[T any, P interface {
 	}
 	info.gate("annotations", AnnotationsRelease)
 	info.gate("managed", ManagedRelease)
+	info.gate("creator", ManagedRelease)
 	return info
 }
 

@@ -23,6 +23,9 @@ type Meta struct {
 	// Managed has, by the name of a manager, the fields of labels, annotations and spec that it applied, as JSON pointers
 	// (RFC 6901): see `trivet apply`. "direct" has those that other writes have changed since. Written by Trivet.
 	Managed map[string][]string `json:"managed,omitempty"`
+	// Creator is the manager whose apply has created the record: `trivet apply --prune` deletes it with its file. Written
+	// by Trivet.
+	Creator string `json:"creator,omitempty"`
 	// UID distinguishes this record from an earlier or later one of the same name. It is set at creation and constant.
 	UID string `json:"uid,omitempty"`
 	// Generation counts the changes of spec. An update by a person is checked against it.
@@ -53,7 +56,7 @@ const (
 // AnnotationsRelease is the release that added annotations.
 const AnnotationsRelease Release = "0.3.1"
 
-// ManagedRelease is the release that added Managed.
+// ManagedRelease is the release that added Managed and Creator.
 const ManagedRelease Release = "0.3.1"
 
 // MaxName bounds a record's name, MaxRecord its JSON, both in bytes. etcd refuses requests over 1.5 MiB.

@@ -213,13 +213,22 @@ func (k Kind) Patch(ctx context.Context, name string, patch []byte, revision int
 	return k.write(ctx, name, cl)
 }
 
-// Apply creates a record, or changes it as far as the manager applied it before: see [trivet.MediaApplyPatch]. It takes
-// the record's JSON as a person wrote it, and returns the record as stored. A field that others have changed is a
-// ErrConflict, which names it, unless the kind is forced. A manager that is empty is "apply".
-func (k Kind) Apply(ctx context.Context, name, manager string, body []byte) (trivet.Record, error) {
-	cl := call{method: http.MethodPatch, body: body, header: http.Header{"Content-Type": {trivet.MediaApplyPatch}}}
-	if manager != "" {
-		cl.query = url.Values{"manager": {manager}}
+// ApplyOptions say for whom a record is applied: see [trivet.MediaApplyPatch].
+type ApplyOptions struct {
+	Manager string // empty: "apply"
+	Former  string // a manager whose fields it takes over
+}
+
+// Apply creates a record, or changes it as far as the manager applied it before. It takes the record's JSON as a person
+// wrote it, and returns the record as stored. A field that others have changed is an ErrConflict, which names it, unless
+// the kind is forced.
+func (k Kind) Apply(ctx context.Context, name string, o ApplyOptions, body []byte) (trivet.Record, error) {
+	cl := call{method: http.MethodPatch, body: body, query: url.Values{},
+		header: http.Header{"Content-Type": {trivet.MediaApplyPatch}}}
+	for key, value := range map[string]string{"manager": o.Manager, "former": o.Former} {
+		if value != "" {
+			cl.query.Set(key, value)
+		}
 	}
 	return k.write(ctx, name, cl)
 }

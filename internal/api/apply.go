@@ -18,6 +18,7 @@ import (
 type applying struct {
 	*writer
 	manager string
+	former  string // the manager whose fields this one takes over
 	record  trivet.Record
 	fields  []ownership.Field
 	created bool
@@ -25,29 +26,26 @@ type applying struct {
 
 // apply creates the record of a request, or changes the fields of its manager. See package ownership.
 func (wr *writer) apply(w http.ResponseWriter, r *http.Request) error {
-	a := &applying{writer: wr, manager: cmp.Or(r.URL.Query().Get("manager"), ownership.Default)}
-	if err := ownership.ValidateManager(a.manager); err != nil {
-		return err
-	}
-	rec, err := wr.read()
+	a, err := wr.newApplying(r)
 	if err != nil {
-		return err
-	}
-	a.record = rec
-	if a.fields, err = appliedFields(wr.body, rec); err != nil {
 		return err
 	}
 	uid := rand.Text()
 	now, err := wr.update(r, func(tx *store.Tx) error {
+		knows := tx.ClusterVersion().Compare(trivet.ManagedRelease) >= 0
+		if !knows && (a.manager != ownership.Default || a.former != "" || wr.force) {
+			return &trivet.Error{Op: "apply", Hint: "upgrade the other heads first: trivet head list",
+				Err: fmt.Errorf("%w: managers of fields need release %s on all heads", trivet.ErrConflict,
+					trivet.ManagedRelease)}
+		}
 		old, err := tx.Record(wr.info.Kind, wr.fullName())
-		if a.created = errors.Is(err, trivet.ErrNotFound); a.created {
-			return a.create(tx, uid)
-		}
-		if err != nil {
+		switch a.created = errors.Is(err, trivet.ErrNotFound); {
+		case a.created:
+			return a.create(tx, uid, knows)
+		case err != nil:
 			return err
-		}
-		if tx.ClusterVersion().Compare(trivet.ManagedRelease) < 0 { // heads that do not know fields of managers
-			return wr.replace(tx, old, rec)
+		case !knows:
+			return wr.replace(tx, old, a.record)
 		}
 		return a.change(tx, old)
 	})
@@ -61,17 +59,31 @@ func (wr *writer) apply(w http.ResponseWriter, r *http.Request) error {
 	return respond(w, status, now)
 }
 
-// appliedFields returns the fields of a record that is applied.
-func appliedFields(body []byte, rec trivet.Record) ([]ownership.Field, error) {
-	text, err := json.Marshal(rec)
+// newApplying reads the request of an apply.
+func (wr *writer) newApplying(r *http.Request) (*applying, error) {
+	q := r.URL.Query()
+	a := &applying{writer: wr, manager: cmp.Or(q.Get("manager"), ownership.Default), former: q.Get("former")}
+	err := ownership.ValidateManager(a.manager)
+	if a.former != "" {
+		err = errors.Join(err, ownership.ValidateManager(a.former))
+	}
 	if err != nil {
 		return nil, err
 	}
+	if a.record, err = wr.read(); err != nil {
+		return nil, err
+	}
+	a.fields, err = appliedFields(wr.body, a.record)
+	return a, err
+}
+
+// appliedFields returns the fields of a record that is applied.
+func appliedFields(body []byte, rec trivet.Record) ([]ownership.Field, error) {
 	given, err := object(body)
 	if err != nil {
 		return nil, err
 	}
-	record, err := object(text)
+	record, err := typed(rec)
 	return ownership.Fields(given, record), err
 }
 
@@ -88,22 +100,25 @@ func object(text []byte) (map[string]any, error) {
 	return o, nil
 }
 
-func (a *applying) create(tx *store.Tx, uid string) error {
+func (a *applying) create(tx *store.Tx, uid string, knows bool) error {
 	next, err := clone(a.record)
 	if err != nil {
 		return err
 	}
+	if a.revision != 0 {
+		return fmt.Errorf("%w: your copy is revision %d; the record was deleted", trivet.ErrConflict, a.revision)
+	}
 	head := next.Header()
 	head.UID = uid
-	if tx.ClusterVersion().Compare(trivet.ManagedRelease) >= 0 {
+	if err := a.h.admit(&change{held: a.held, caller: a.c, tx: tx, info: a.info, new: next}); err != nil {
+		return err
+	}
+	if knows {
 		owners, err := ownership.Owners{}.Applied(a.manager, a.fields, nil, nil)
 		if err != nil {
 			return err
 		}
-		head.Managed = owners
-	}
-	if err := a.h.admit(&change{held: a.held, caller: a.c, tx: tx, info: a.info, new: next}); err != nil {
-		return err
+		head.Managed, head.Creator = owners, a.manager
 	}
 	return tx.CreateRecord(next)
 }
@@ -114,8 +129,12 @@ func (a *applying) change(tx *store.Tx, old trivet.Record) error {
 	if err != nil {
 		return err
 	}
-	owners := ownership.Owners(old.Header().Managed)
-	patch, err := json.Marshal(owners.Patch(a.manager, a.fields))
+	before, err := typed(old)
+	if err != nil {
+		return err
+	}
+	owners := ownership.Owners(old.Header().Managed).Renamed(a.former, a.manager)
+	patch, err := json.Marshal(owners.Patch(a.manager, a.fields, before))
 	if err != nil {
 		return err
 	}
@@ -123,7 +142,7 @@ func (a *applying) change(tx *store.Tx, old trivet.Record) error {
 	if err != nil {
 		return err
 	}
-	before, after, err := objects(stored, next)
+	after, err := a.typedOf(next)
 	if err != nil {
 		return err
 	}
@@ -133,13 +152,21 @@ func (a *applying) change(tx *store.Tx, old trivet.Record) error {
 	if owners, err = owners.Applied(a.manager, a.fields, before, after); err != nil {
 		return err
 	}
-	if next, err = withManaged(next, owners); err != nil || apitypes.Equal(stored, next) {
+	if next, err = withOwners(next, owners, a.creator(old)); err != nil || apitypes.Equal(stored, next) {
 		return err
 	}
 	if err := a.matches(old, a.record.Header().Generation); err != nil {
 		return err
 	}
 	return tx.PutRaw(a.info.Kind, a.fullName(), next)
+}
+
+// creator returns the manager that has created the record.
+func (a *applying) creator(old trivet.Record) string {
+	if is := old.Header().Creator; is == "" || is != a.former {
+		return is
+	}
+	return a.manager
 }
 
 // conflict returns the error of an apply that would overwrite fields of others.
@@ -153,59 +180,76 @@ func (a *applying) conflict(wrong []*trivet.FieldError) error {
 		Err:  fmt.Errorf("%w: %w", trivet.ErrConflict, errors.Join(errs...))}
 }
 
-func objects(a, b []byte) (x, y map[string]any, err error) {
-	if x, err = object(a); err == nil {
-		y, err = object(b)
+// typed returns a record as its type writes it, so that two forms of a value are the same.
+func typed(rec trivet.Record) (map[string]any, error) {
+	text, err := json.Marshal(rec)
+	if err != nil {
+		return nil, err
 	}
-	return x, y, err
+	return object(text)
 }
 
-// withManaged returns a record with other owners of its fields.
-func withManaged(record []byte, owners ownership.Owners) ([]byte, error) {
+// typedOf is typed for the JSON of a record.
+func (wr *writer) typedOf(doc []byte) (map[string]any, error) {
+	rec := wr.info.New()
+	if err := json.Unmarshal(doc, rec); err != nil {
+		return nil, err
+	}
+	return typed(rec)
+}
+
+// withOwners returns a record with other owners of its fields.
+func withOwners(record []byte, owners ownership.Owners, creator string) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(record, &fields); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(owners)
-	if err != nil {
-		return nil, err
+	for name, value := range map[string]any{"managed": owners, "creator": creator} {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		fields[name] = text
 	}
-	if fields["managed"] = text; len(owners) == 0 {
+	if len(owners) == 0 {
 		delete(fields, "managed")
+	}
+	if creator == "" {
+		delete(fields, "creator")
 	}
 	return json.Marshal(fields)
 }
 
-// changedDirectly notes the fields that a write which is not an apply has changed.
+// changed returns a record that a patch has changed, with what that changes of the owners of its fields.
+func (wr *writer) changed(old trivet.Record, patched []byte) ([]byte, error) {
+	head := old.Header()
+	if len(head.Managed) == 0 {
+		return patched, nil
+	}
+	before, err := typed(old)
+	if err != nil {
+		return nil, err
+	}
+	after, err := wr.typedOf(patched)
+	if err != nil {
+		return nil, err
+	}
+	return withOwners(patched, ownership.Owners(head.Managed).Changed(before, after), head.Creator)
+}
+
+// changedDirectly is changed for a record that was replaced.
 func changedDirectly(old, next trivet.Record) error {
 	if len(old.Header().Managed) == 0 {
 		return nil
 	}
-	x, err := json.Marshal(old)
+	before, err := typed(old)
 	if err != nil {
 		return err
 	}
-	y, err := json.Marshal(next)
-	if err != nil {
-		return err
-	}
-	before, after, err := objects(x, y)
+	after, err := typed(next)
 	if err != nil {
 		return err
 	}
 	next.Header().Managed = ownership.Owners(old.Header().Managed).Changed(before, after)
 	return nil
-}
-
-// changedByPatch is changedDirectly for the JSON of a patched record.
-func changedByPatch(old trivet.Record, stored, patched []byte) ([]byte, error) {
-	managed := old.Header().Managed
-	if len(managed) == 0 {
-		return patched, nil
-	}
-	before, after, err := objects(stored, patched)
-	if err != nil {
-		return nil, err
-	}
-	return withManaged(patched, ownership.Owners(managed).Changed(before, after))
 }

@@ -20,7 +20,7 @@ func TestApplyBeforeTheRelease(t *testing.T) {
 	machines := machineKind(t, h.client(h.account("op", "operator")))
 	apply := func(spec string) *trivet.Machine {
 		t.Helper()
-		m, err := machines.Apply(t.Context(), "m1", "", []byte(`{"name":"m1","spec":`+spec+`}`))
+		m, err := machines.Apply(t.Context(), "m1", client.ApplyOptions{}, []byte(`{"name":"m1","spec":`+spec+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,10 +30,14 @@ func TestApplyBeforeTheRelease(t *testing.T) {
 	if m := apply(`{"rack":"r1"}`); m.Spec.NICs != nil || m.Managed != nil {
 		t.Errorf("before the release: %+v", m)
 	}
+	_, err := machines.Apply(t.Context(), "m1", client.ApplyOptions{Manager: "set"}, []byte(`{"name":"m1","spec":{"rack":"r1"}}`))
+	if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "upgrade the other heads first") {
+		t.Errorf("with a manager, before the release: %v", err)
+	}
 	h.reach(trivet.CurrentRelease)
 	apply(`{"nics":[{"mac":"52:54:00:00:00:01"}]}`)
 	m := apply(`{"nics":[{"mac":"52:54:00:00:00:01"}],"platform":""}`)
-	if want := []string{"/spec/nics", "/spec/platform"}; m.Spec.Rack != "r1" || !slices.Equal(m.Managed["apply"], want) {
+	if want := []string{"/spec/nics"}; m.Spec.Rack != "r1" || !slices.Equal(m.Managed["apply"], want) {
 		t.Errorf("afterwards: %+v", m)
 	}
 	if m := apply(`{}`); m.Spec.NICs != nil || m.Spec.Rack != "r1" {
@@ -76,7 +80,7 @@ func TestOwnersAreWrittenByApply(t *testing.T) {
 		t.Errorf("a patch of managed: status %d", status)
 	}
 	h.ask(token, "PUT", "/v1/machines/m1", `{"name":"m1","spec":{"rack":"r2"}}`)
-	direct := map[string][]string{"set": {}, "direct": {"/spec/rack"}}
+	direct := map[string][]string{"direct": {"/spec/rack"}}
 	is("a replace", direct)
 	status, body := apply(`{"spec":{"rack":"r3"}}`, "?manager=set")
 	if status != http.StatusConflict || !strings.Contains(body, "spec.rack") ||
@@ -128,7 +132,8 @@ func TestApplyTogether(t *testing.T) {
 		for i := range managers {
 			all.Go(func() {
 				body := fmt.Sprintf(`{"name":"m1","labels":{"l%d":"%d"}}`, i, round)
-				if _, err := machines.Apply(t.Context(), "m1", fmt.Sprint("set", i), []byte(body)); err != nil {
+				if _, err := machines.Apply(t.Context(), "m1", client.ApplyOptions{Manager: fmt.Sprint("set", i)},
+					[]byte(body)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -144,7 +149,7 @@ func TestApplyTogether(t *testing.T) {
 			}
 		}
 	}
-	_, err := machines.Apply(t.Context(), "m1", "set9", []byte(`{"name":"m1","labels":{"x":"y"}}`))
+	_, err := machines.Apply(t.Context(), "m1", client.ApplyOptions{Manager: "set9"}, []byte(`{"name":"m1","labels":{"x":"y"}}`))
 	if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), "at most 8") {
 		t.Errorf("one more manager: %v", err)
 	}

@@ -152,6 +152,7 @@ func (h *Handler) recordRoutes(info trivet.KindInfo) {
 	h.add(route{method: "PATCH", path: one, verb: auth.Write, kind: info.Kind,
 		summary: "Change labels and spec by a merge patch, or apply a record (" + trivet.MediaApplyPatch + ")",
 		query: []string{"manager: whose fields an apply has, apply by default",
+			"former: a manager whose fields an apply takes over",
 			"force: an apply overwrites what others have changed"},
 		in: reflect.TypeFor[map[string]any](), media: trivet.MediaMergePatch, out: t, serve: bind(h.patch)})
 	h.deleteRoute(info, one, "Delete one of "+info.Plural)

@@ -131,7 +131,7 @@ func (wr *writer) adopt(rec trivet.Record) error {
 		status.SetZero()
 	}
 	head.Kind, head.Project, head.Name, head.Revision = wr.info.Kind, wr.project, wr.name, 0
-	head.Managed = nil
+	head.Managed, head.Creator = nil, ""
 	return validateNotes(head)
 }
 
@@ -309,7 +309,7 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if err != nil || apitypes.Equal(stored, patched) {
 		return err
 	}
-	if patched, err = changedByPatch(old, stored, patched); err != nil {
+	if patched, err = wr.changed(old, patched); err != nil {
 		return err
 	}
 	return tx.PutRaw(wr.info.Kind, wr.fullName(), patched)

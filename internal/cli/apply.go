@@ -21,7 +21,7 @@ func (a *app) apply() *cobra.Command {
 			"it was applied, by edit, patch, label or another program, is a conflict, and the record is not changed:\n" +
 			"write the value of the record into the file, or overwrite it by --force-conflicts. Lists are fields as a\n" +
 			"whole. Who applies different files to the same records names each set by --field-manager; with it,\n" +
-			"--prune deletes what an earlier apply of the set created, and the files no longer have.\n\n" +
+			"--prune deletes the records that an earlier apply of the set created, and the files no longer have.\n\n" +
 			"All files are validated before anything is sent; errors are shown with their line. Records are sent after\n" +
 			"those that they refer to. A dry run checks each by what is stored, and prints which it cannot check, as\n" +
 			"they refer to others of the same files that it would change. A record with a generation, as get prints\n" +
@@ -61,7 +61,7 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 	if err := o.check(); err != nil {
 		return err
 	}
-	failed := false
+	failed, warned := false, false
 	var pending []*manifest // what a dry run would change
 	for i, m := range manifests {
 		done, err := applyOne(ctx, cl.Kind(m.info).In(m.project(a)), m, o)
@@ -77,6 +77,11 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 			failed = true
 			PrintError(a.Err, m.refused(err))
 			continue
+		}
+		if done.whole && !warned {
+			warned = true
+			fmt.Fprintln(a.Err, "trivet: warning: not all heads can merge yet (trivet head list): "+
+				"records are replaced as a whole")
 		}
 		text := ""
 		if o.dryRun {

@@ -19,25 +19,27 @@ import (
 
 // applyOptions are how records are applied.
 type applyOptions struct {
-	dryRun  bool
-	manager string
-	force   bool // overwrite fields of others
-	prune   bool
-	yes     bool
+	dryRun bool
+	client.ApplyOptions
+	force bool // overwrite fields of others
+	prune bool
+	yes   bool
 }
 
 // ownerFlags adds the flags about what others have changed.
 func (o *applyOptions) ownerFlags(c *cobra.Command) {
-	c.Flags().StringVar(&o.manager, "field-manager", ownership.Default,
+	c.Flags().StringVar(&o.Manager, "field-manager", ownership.Default,
 		"name of the set of files, whose fields are distinguished from those of other sets")
+	c.Flags().StringVar(&o.Former, "former-manager", "",
+		"name that the set of files had before, such as apply where it had none: what it applied is of --field-manager now")
 	c.Flags().BoolVar(&o.force, "force-conflicts", false, "overwrite fields that others have changed or applied")
 }
 
 func (o *applyOptions) check() error {
-	if err := ownership.ValidateManager(o.manager); err != nil {
+	if err := ownership.ValidateManager(o.Manager); err != nil {
 		return fmt.Errorf("--field-manager: %w", err)
 	}
-	if o.prune && o.manager == ownership.Default {
+	if o.prune && o.Manager == ownership.Default {
 		return &trivet.Error{Op: "apply", Hint: "name the set of files, always the same: --field-manager NAME",
 			Err: fmt.Errorf("%w: --prune would delete what any other apply has created", trivet.ErrInvalid)}
 	}
@@ -60,11 +62,12 @@ func applyOne(ctx context.Context, kind client.Kind, m *manifest, o applyOptions
 	}
 	replaces := done.old != nil && m.record.Header().Generation != 0
 	if !replaces {
-		done.now, err = kind.Force(o.force).Apply(ctx, name, o.manager, m.body)
+		done.now, err = kind.Force(o.force).Apply(ctx, name, o.ApplyOptions, m.body)
 	}
 	if replaces || lacksApply(err) {
 		done.now, err = replaceOne(ctx, kind, done.old, m)
 	}
+	done.whole = err == nil && !replaces && done.old != nil && done.now.Header().Managed == nil && m.hasFields()
 	switch {
 	case err != nil:
 		return applied{}, err
@@ -76,6 +79,15 @@ func applyOne(ctx context.Context, kind client.Kind, m *manifest, o applyOptions
 		done.verb = "configured"
 	}
 	return done, nil
+}
+
+// hasFields reports whether the record has anything that people write.
+func (m *manifest) hasFields() bool {
+	object, _ := m.value.(map[string]any)
+	return slices.ContainsFunc(ownership.Parts, func(part string) bool {
+		fields, _ := object[part].(map[string]any)
+		return len(fields) > 0
+	})
 }
 
 // lacksApply reports whether a head of an earlier release, which cannot apply, has refused the request.
@@ -101,14 +113,14 @@ func unchanged(old, now trivet.Record) bool {
 		maps.Equal(a.Annotations, b.Annotations)
 }
 
-// withoutManaged returns records without which fields each manager has, unless that is to be shown.
+// withoutManaged returns records without their managers, unless these are to be shown.
 func (a *app) withoutManaged(raw []json.RawMessage) []json.RawMessage {
 	if a.showManaged {
 		return raw
 	}
 	all := slices.Clone(raw)
 	for i, r := range all {
-		all[i] = without(r, "managed")
+		all[i] = without(without(r, "managed"), "creator")
 	}
 	return all
 }

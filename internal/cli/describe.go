@@ -84,6 +84,7 @@ func latestOf(ctx context.Context, cl *client.Client, subject, uid string) ([]*t
 }
 
 func (a *app) showDescription(d description) error {
+	d.Record = a.withoutManaged([]json.RawMessage{d.Record})[0]
 	if a.output != "table" {
 		return a.showValue(d)
 	}

@@ -87,6 +87,7 @@ func (a *app) diffFiles(ctx context.Context, files []string, o applyOptions) (st
 type applied struct {
 	verb     string
 	old, now trivet.Record // old is nil where it was created
+	whole    bool          // it was replaced as a whole, as a head of an earlier release does
 }
 
 // difference returns the lines of labels, annotations and spec that differ.

@@ -60,7 +60,7 @@ func (a *app) get() *cobra.Command {
 	c.RegisterFlagCompletionFunc("sort-by", completeFieldsOf)
 	a.allProjectsFlag(c)
 	c.Flags().BoolVar(&a.showManaged, "show-managed", false,
-		"print also, as JSON or YAML, which fields each manager has applied")
+		"print also, as JSON or YAML, which fields each manager has applied, and which one created the record")
 	a.outputForms(c, "table", "wide", "json", "yaml", "name")
 	return c
 }

@@ -51,7 +51,7 @@ func harmless(kind trivet.Kind, text json.RawMessage) any {
 	if json.Unmarshal(text, &record) != nil {
 		return removed
 	}
-	delete(record, "managed") // it has the names of fields that are removed
+	delete(record, "managed") // which has the names of fields that are removed
 	keep, known := bundled[kind]
 	switch spec, ok := record["spec"]; {
 	case ok && !known:

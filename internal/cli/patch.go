@@ -99,7 +99,7 @@ func (a *app) patchRecord(ctx context.Context, kind client.Kind, name string, pa
 	verb, text, note := "patched", "", ""
 	if dryRun {
 		note = " (dry run)"
-		if text, err = (applied{verb, old, now}).difference(); err != nil {
+		if text, err = (applied{verb: verb, old: old, now: now}).difference(); err != nil {
 			return err
 		}
 	}

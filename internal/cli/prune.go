@@ -12,31 +12,63 @@ import (
 	"github.com/trivet-project/trivet/internal/ownership"
 )
 
-// pruneRecords deletes what the manager has applied and the files no longer have, those first that refer to others. What
-// another manager has applied, too, stays. Those of a project are searched in the projects that the files name, and in
-// that of the command.
+// pruneRecords deletes the records that the manager has created by an apply and the files no longer have, those first
+// that refer to others. What another manager has applied, too, stays. Those of a project are searched in the projects
+// that the files name, and in that of the command.
 func (a *app) pruneRecords(ctx context.Context, cl *client.Client, manifests []*manifest, o applyOptions) error {
-	all, err := a.surplus(ctx, cl, manifests, o.manager)
+	all, err := a.surplus(ctx, cl, manifests, o.Manager)
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	if o.dryRun {
-		for _, t := range all {
-			fmt.Fprintf(a.Out, "%s deleted (dry run)\n", a.titleOf(t))
-		}
-		return nil
-	}
-	if !o.yes {
-		var text strings.Builder
-		fmt.Fprintf(&text, "These records, applied by %q, are not in the files, and are deleted:\n", o.manager)
-		for _, t := range all {
-			fmt.Fprintf(&text, "  %s\n", a.titleOf(t))
-		}
-		if err := a.confirm("prune", text.String()); err != nil {
+	if !o.yes && !o.dryRun {
+		if err := a.confirm("prune", a.pruneText(o.Manager, all)); err != nil {
 			return err
 		}
 	}
-	return a.deleteAll(ctx, cl, all, false, true)
+	failed := false
+	for _, s := range all {
+		kind := cl.Kind(s.info).In(s.project)
+		now, err := kind.Get(ctx, s.name) // a person may have taken long to confirm
+		switch {
+		case errors.Is(err, trivet.ErrNotFound):
+			continue
+		case err == nil && (now.Header().UID != s.uid || !isOnlyOf(now.Header(), o.Manager)):
+			fmt.Fprintf(a.Err, "%s stays: it was changed meanwhile\n", a.titleOf(s.target))
+			continue
+		case err == nil && !o.dryRun: // a dry run could be refused for what refers to it and would be deleted before it
+			_, err = kind.Remove(ctx, s.name)
+		}
+		if err != nil {
+			failed = true
+			PrintError(a.Err, err)
+			continue
+		}
+		fmt.Fprintf(a.Out, "%s deleted%s\n", a.titleOf(s.target), o.note())
+	}
+	if failed {
+		return ExitError(1)
+	}
+	return nil
+}
+
+// pruneText says what is deleted.
+func (a *app) pruneText(manager string, all []surplus) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "These records were created by %q, are not in the files, and are deleted:\n", manager)
+	for _, s := range all {
+		note := ""
+		if s.info.Kind == "Provision" {
+			note = ": its machine is released, and powered off"
+		}
+		fmt.Fprintf(&b, "  %s%s\n", a.titleOf(s.target), note)
+	}
+	return b.String()
+}
+
+// surplus is a record to prune.
+type surplus struct {
+	target
+	uid string
 }
 
 // titleOf returns the name of a record, with its project where that is not the command's.
@@ -48,7 +80,7 @@ func (a *app) titleOf(t target) string {
 }
 
 // surplus returns the records to prune, in the order of their deletion.
-func (a *app) surplus(ctx context.Context, cl *client.Client, manifests []*manifest, manager string) ([]target, error) {
+func (a *app) surplus(ctx context.Context, cl *client.Client, manifests []*manifest, manager string) ([]surplus, error) {
 	wanted, projects := map[string]bool{}, []string{a.project()}
 	for _, m := range manifests {
 		wanted[title(m.info, m.fullName(a))] = true
@@ -56,7 +88,7 @@ func (a *app) surplus(ctx context.Context, cl *client.Client, manifests []*manif
 	}
 	slices.Sort(projects)
 	projects = slices.Compact(projects)
-	var all []target
+	var all []surplus
 	for _, info := range trivet.Kinds {
 		in := projects
 		if info.Scope != trivet.ScopeProject {
@@ -70,33 +102,34 @@ func (a *app) surplus(ctx context.Context, cl *client.Client, manifests []*manif
 			all = append(all, found...)
 		}
 	}
-	slices.SortStableFunc(all, func(x, y target) int { return depth(y.info.Kind) - depth(x.info.Kind) })
+	slices.SortStableFunc(all, func(x, y surplus) int { return depth(y.info.Kind) - depth(x.info.Kind) })
 	return all, nil
 }
 
 // surplusOf returns the records of one kind to prune.
-func surplusOf(ctx context.Context, kind client.Kind, manager string, wanted map[string]bool) (all []target, err error) {
+func surplusOf(ctx context.Context, kind client.Kind, manager string, wanted map[string]bool) (all []surplus, err error) {
 	if kind.Info.ReadOnly {
 		return nil, nil
 	}
-	records, _, err := kind.List(ctx, client.ListOptions{Fields: "managed." + manager + "!="})
+	records, _, err := kind.List(ctx, client.ListOptions{Fields: "creator=" + manager})
 	if errors.Is(err, trivet.ErrForbidden) {
 		return nil, nil // nor can they have been applied by this account
 	}
 	for _, r := range records {
 		head := r.Header()
-		if wanted[title(kind.Info, head.FullName())] || alsoApplied(head, manager) {
-			continue
+		if !wanted[title(kind.Info, head.FullName())] && isOnlyOf(head, manager) {
+			all = append(all, surplus{target{kind.Info, head.Project, head.Name}, head.UID})
 		}
-		all = append(all, target{kind.Info, head.Project, head.Name})
 	}
 	return all, err
 }
 
-// alsoApplied reports whether another manager has applied a record, or this one has not.
-func alsoApplied(head *trivet.Meta, manager string) bool {
-	_, mine := head.Managed[manager]
-	delete(head.Managed, manager)
-	delete(head.Managed, ownership.Direct)
-	return !mine || len(head.Managed) > 0
+// isOnlyOf reports whether a manager has created a record, and no other one has applied fields of it.
+func isOnlyOf(head *trivet.Meta, manager string) bool {
+	for other := range head.Managed {
+		if other != manager && other != ownership.Direct {
+			return false
+		}
+	}
+	return head.Creator == manager
 }

@@ -66,27 +66,35 @@ func (e *placed) Error() string {
 // Is makes every placed error an ErrInvalid.
 func (e *placed) Is(target error) bool { return target == trivet.ErrInvalid }
 
+// hasSecret matches a file with a secret, whose values may be in any line that cannot be parsed.
+var hasSecret = regexp.MustCompile(`(?i)["']?kind["']?\s*:\s*["']?secret\b`)
+
 // parseYAML parses all documents of a file. JSON is YAML, too.
 func parseYAML(file string, text []byte) ([]*document, error) {
 	lines := strings.Split(string(text), "\n")
+	printed := lines
+	if hasSecret.Match(text) {
+		printed = nil
+	}
 	tokens := lexer.Tokenize(string(text))
 	if t := tooMuch(tokens); t != nil {
-		return nil, &placed{file, placeOf(t), "the document is too large or nested too deeply", lines}
+		return nil, &placed{file, placeOf(t), "the document is too large or nested too deeply", printed}
 	}
 	parsed, err := parser.Parse(tokens, 0)
 	if err != nil {
-		return nil, place(file, lines, err)
+		return nil, place(file, printed, err)
 	}
 	var docs []*document
 	for _, d := range parsed.Docs {
 		if d.Body == nil || d.Body.Type() == ast.NullType || d.Body.Type() == ast.CommentType {
 			continue
 		}
-		doc := &document{at: map[string]position{}, lines: lines, file: file}
+		doc := &document{at: map[string]position{}, lines: printed, file: file}
 		c := &converter{doc: doc, anchors: map[string]ast.Node{}}
 		if doc.value, err = c.convert("", d.Body, 0); err != nil {
 			return nil, err
 		}
+		doc.lines = lines // see printed
 		docs = append(docs, doc)
 	}
 	return docs, nil
@@ -194,7 +202,7 @@ func (c *converter) convert(path string, n ast.Node, depth int) (any, error) {
 	case *ast.AliasNode:
 		target, ok := c.anchors[n.Value.GetToken().Value]
 		if !ok {
-			return nil, c.fail(n, "undefined anchor %s", n.Value.GetToken().Value)
+			return nil, c.fail(n, "the anchor of this alias is not defined; put a text that begins with * in quotes")
 		}
 		return c.convert(path, target, depth+1)
 	}

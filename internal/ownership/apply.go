@@ -34,19 +34,35 @@ func ValidateManager(name string) error {
 	return nil
 }
 
-// Patch returns the merge patch of an apply: it sets the fields, and removes those that only this manager had.
-func (o Owners) Patch(manager string, fields []Field) map[string]any {
+// Patch returns the merge patch of an apply to a record: it sets the fields, and removes those that only this manager
+// had. An object that has none left is removed, too, as an empty one may not be valid.
+func (o Owners) Patch(manager string, fields []Field, record any) map[string]any {
 	patch := map[string]any{}
 	keep := setOf(fields)
 	for _, p := range o[manager] {
 		if !keep.overlaps(p) && len(o.others(manager, p)) == 0 {
-			put(patch, pathOf(p), nil)
+			remove(patch, pathOf(p), record, keep)
 		}
 	}
 	for _, f := range fields {
 		put(patch, f.Path, f.Value)
 	}
 	return patch
+}
+
+// remove adds the removal of a field, and of what is around it as far as nothing else is in it or is kept.
+func remove(patch map[string]any, path []string, record any, keep set) {
+	put(patch, path, nil)
+	for n := len(path) - 1; n > 1 && !keep.overlaps(pointer(path[:n])); n-- {
+		left, _ := valueAt(record, path[:n]).(map[string]any)
+		change, _ := valueAt(patch, path[:n]).(map[string]any)
+		for key := range left {
+			if value, ok := change[key]; !ok || value != nil {
+				return
+			}
+		}
+		put(patch, path[:n], nil)
+	}
 }
 
 func put(patch map[string]any, path []string, value any) {
@@ -96,31 +112,53 @@ func problem(others []string) string {
 
 // Applied returns the owners after an apply.
 func (o Owners) Applied(manager string, fields []Field, before, after any) (Owners, error) {
-	mine := setOf(fields)
-	var changed set
-	for _, p := range mine {
-		if differs(before, after, pathOf(p)) {
+	var mine, changed set
+	for _, f := range fields {
+		p := pointer(f.Path)
+		if f.Value != nil { // what is to be absent is of no one: what others set there later is not removed with the line
+			mine = append(mine, p)
+		}
+		if differs(before, after, f.Path) {
 			changed = append(changed, p)
 		}
 	}
+	slices.Sort(mine)
+	slices.Sort(changed)
 	next := Owners{}
 	for other, has := range o {
-		switch kept := set(has).without(changed); other {
-		case manager:
-		case Direct: // what the file has again is no longer of others, and what is gone is not either
+		kept := set(has).without(changed)
+		if other == Direct { // what the file has again is no longer of others, and what is gone is not either
 			kept = slices.DeleteFunc(kept.without(mine), func(p string) bool { return valueAt(after, pathOf(p)) == nil })
+		}
+		if other != manager {
 			next.set(other, kept)
-		default:
-			next[other] = kept
 		}
 	}
-	next[manager] = mine
-	if len(next) > MaxManagers {
-		return nil, &trivet.FieldError{Field: "manager", Problem: fmt.Sprintf(
-			"%q would be one of %d of this record: %s; at most %d", manager, len(next),
-			strings.Join(slices.Sorted(maps.Keys(next)), ", "), MaxManagers)}
+	next.set(manager, mine)
+	return next, next.checkManagers(manager, o)
+}
+
+// checkManagers refuses one manager more than a record may have.
+func (o Owners) checkManagers(manager string, before Owners) error {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(o)), func(name string) bool { return name == Direct })
+	if before[manager] != nil || len(names) <= MaxManagers {
+		return nil
 	}
-	return next, nil
+	return &trivet.FieldError{Field: "manager", Problem: fmt.Sprintf("%q would be one of %d of this record: %s; at most %d",
+		manager, len(names), strings.Join(names, ", "), MaxManagers)}
+}
+
+// Renamed returns the owners where one manager has what another one had.
+func (o Owners) Renamed(former, manager string) Owners {
+	if len(o[former]) == 0 || former == manager {
+		return o
+	}
+	next := maps.Clone(o)
+	delete(next, former)
+	all := slices.Concat(o[former], o[manager])
+	slices.Sort(all)
+	next[manager] = slices.Compact(all)
+	return next
 }
 
 // Changed returns the owners after a write that is not an apply: Direct has what it changed of the fields of others.
@@ -131,7 +169,7 @@ func (o Owners) Changed(before, after any) Owners {
 		if manager == Direct {
 			continue
 		}
-		kept := make([]string, 0, len(has))
+		var kept set
 		for _, p := range has {
 			if differs(before, after, pathOf(p)) {
 				direct = append(direct, p)
@@ -139,14 +177,14 @@ func (o Owners) Changed(before, after any) Owners {
 			}
 			kept = append(kept, p)
 		}
-		next[manager] = kept
+		next.set(manager, kept)
 	}
 	slices.Sort(direct)
 	next.set(Direct, slices.Compact(direct))
 	return next
 }
 
-// set sets the fields of a manager that is not kept without any.
+// set sets the fields of a manager; one without fields is none.
 func (o Owners) set(manager string, fields set) {
 	if len(fields) > 0 {
 		o[manager] = fields

@@ -44,11 +44,18 @@ func fieldsOf(path []string, given, record any) (all []Field) {
 	return all
 }
 
+// A key is escaped in a pointer: RFC 6901 section 3.
+var (
+	escape   = strings.NewReplacer("~", "~0", "/", "~1")
+	unescape = strings.NewReplacer("~1", "/", "~0", "~")
+)
+
 // pointer returns the JSON pointer of a path.
 func pointer(path []string) string {
 	var b strings.Builder
 	for _, key := range path {
-		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key))
+		b.WriteByte('/')
+		b.WriteString(escape.Replace(key))
 	}
 	return b.String()
 }
@@ -56,7 +63,7 @@ func pointer(path []string) string {
 // pathOf returns the path of a JSON pointer.
 func pathOf(pointer string) (path []string) {
 	for key := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		path = append(path, strings.NewReplacer("~1", "/", "~0", "~").Replace(key))
+		path = append(path, unescape.Replace(key))
 	}
 	return path
 }

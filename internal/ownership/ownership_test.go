@@ -76,7 +76,7 @@ type record struct {
 func (r *record) apply(manager, text string, force bool) (conflicts []string) {
 	r.t.Helper()
 	f := fields(r.t, text)
-	next := r.merged(r.owners.Patch(manager, f))
+	next := r.merged(r.owners.Patch(manager, f, r.now))
 	for _, c := range r.owners.Conflicts(manager, f, r.now, next) {
 		conflicts = append(conflicts, c.Field)
 	}
@@ -172,6 +172,20 @@ func TestApply(t *testing.T) {
 			{`b! {"spec":{"bmc":null}}`, "spec.bmc", `{"spec":{}}`},
 			{`a: {"spec":{"rack":"r1"}}`, "", `{"spec":{"rack":"r1"}}`},
 		},
+		"an object that loses all its fields is removed": {
+			{`a: {"spec":{"bmc":{"protocol":"ipmi","address":"10.0.0.1"},"disk":{"serial":"S"}}}`, "",
+				`{"spec":{"bmc":{"protocol":"ipmi","address":"10.0.0.1"},"disk":{"serial":"S"}}}`},
+			{`{"spec":{"disk":{"model":"M"}}}`, "",
+				`{"spec":{"bmc":{"protocol":"ipmi","address":"10.0.0.1"},"disk":{"serial":"S","model":"M"}}}`},
+			{`a: {"spec":{"rack":"r1"}}`, "", `{"spec":{"rack":"r1","disk":{"model":"M"}}}`},
+		},
+		"what others set where a file had nothing stays when its line is dropped": {
+			{`a: {"spec":{"rack":"r1","nics":[]}}`, "", `{"spec":{"rack":"r1"}}`},
+			{`{"spec":{"nics":[{"mac":"52:54:00:00:00:01"}]}}`, "",
+				`{"spec":{"rack":"r1","nics":[{"mac":"52:54:00:00:00:01"}]}}`},
+			{`a: {"spec":{"rack":"r1"}}`, "", `{"spec":{"rack":"r1","nics":[{"mac":"52:54:00:00:00:01"}]}}`},
+			{`a: {"spec":{"rack":"r1","nics":[]}}`, "", `{"spec":{"rack":"r1"}}`},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &record{t: t, now: map[string]any{}}
@@ -211,6 +225,16 @@ func TestManagers(t *testing.T) {
 		if err == nil {
 			owners = next
 		}
+	}
+	if owners = owners.Changed(map[string]any{"spec": map[string]any{"rack": "r1"}}, nil); len(owners) != 1 {
+		t.Errorf("managers without fields remain: %v", owners)
+	}
+	if _, err := owners.Applied("m9", f, nil, nil); err != nil {
+		t.Errorf("after all others have lost their fields: %v", err)
+	}
+	renamed := ownership.Owners{"a": {"/x", "/z"}, "b": {"/x", "/y"}}.Renamed("a", "b")
+	if want := (ownership.Owners{"b": {"/x", "/y", "/z"}}); !cmp.Equal(renamed, want) {
+		t.Errorf("renamed: %v", renamed)
 	}
 }
 
