@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -37,6 +38,16 @@ var (
 // consoleKeepalive is the interval of a request to which the BMC responds, so that it does not end the session. A BMC
 // that sends nothing for three intervals is lost. Tests shorten it.
 var consoleKeepalive = 15 * time.Second
+
+// keepalives counts the requests after which the BMC has sent nothing. It measures no time: a head that was paused has
+// not read what the BMC sent meanwhile.
+type keepalives struct{ unanswered atomic.Int32 }
+
+// heard is called for each packet of the BMC.
+func (k *keepalives) heard() { k.unanswered.Store(0) }
+
+// lost is called before each request and reports whether the BMC is lost.
+func (k *keepalives) lost() bool { return k.unanswered.Add(1) > 3 }
 
 const opOpenConsole = "open console of"
 

@@ -24,6 +24,7 @@ const solQueue = 64
 
 // solConsole is a [Console] by IPMI serial over LAN. BMCs permit one at a time.
 type solConsole struct {
+	keepalives
 	cfg     Config
 	session *rmcpSession
 	link    solLink
@@ -33,8 +34,7 @@ type solConsole struct {
 	stop    context.CancelCauseFunc
 	done    chan struct{} // closed at the end, after err is set
 	err     error
-	heard   time.Time // when the BMC sent something last
-	owner   uint32    // the session that has the console, as the BMC reports it; 0: it does not
+	owner   uint32 // the session that has the console, as the BMC reports it; 0: it does not
 }
 
 // solInput is characters for the machine.
@@ -64,7 +64,6 @@ func openSOL(ctx context.Context, cfg Config, take bool) (Console, error) {
 func (c *solConsole) start() {
 	var ctx context.Context
 	ctx, c.stop = context.WithCancelCause(context.Background())
-	c.heard = time.Now()
 	c.session.conn.SetReadDeadline(time.Time{}) // of the last command
 	c.text, c.input, c.done = make(chan []byte, solQueue), make(chan *solInput), make(chan struct{})
 	go c.run(ctx)
@@ -185,7 +184,7 @@ func (c *solConsole) serve(ctx context.Context, datagrams <-chan []byte) error {
 		case <-retry.C:
 			due = true
 		case <-keepalive.C:
-			if time.Since(c.heard) > 3*consoleKeepalive {
+			if c.lost() {
 				return fmt.Errorf("%w for %s", errNoAnswer, 3*consoleKeepalive)
 			}
 			c.transmit(payloadIPMI, message{netFn: netApp, command: cmdPayloadInstance, data: solInstance}.request())
@@ -240,7 +239,8 @@ func (c *solConsole) handle(b []byte) error {
 	if err != nil || p.session != s.console || p.sequence <= s.received {
 		return nil
 	}
-	s.received, c.heard = p.sequence, time.Now()
+	s.received = p.sequence
+	c.heard()
 	switch p.kind {
 	case payloadIPMI:
 		return c.handleInstance(p.payload)

@@ -168,3 +168,23 @@ func FuzzSOL(f *testing.F) {
 		}
 	})
 }
+
+// A BMC is lost after three requests without an answer, however long ago it has sent something: the head may have been
+// paused, and reads the answer after the pause.
+func TestKeepalivesAfterAPause(t *testing.T) {
+	var k keepalives
+	for range 2 {
+		for n := range 3 {
+			if k.lost() {
+				t.Fatalf("lost with %d requests unanswered", n)
+			}
+		}
+		k.heard()
+	}
+	for range 3 {
+		k.lost()
+	}
+	if !k.lost() {
+		t.Error("not lost with three requests unanswered")
+	}
+}

@@ -93,7 +93,7 @@ func (c *sshConsole) keep() {
 			return
 		case <-tick.C:
 		}
-		if c.conn.silent() > 3*consoleKeepalive {
+		if c.conn.lost() {
 			c.end(fmt.Errorf("%w: %w for %s", trivet.ErrUnavailable, errNoAnswer, 3*consoleKeepalive))
 			return
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -20,13 +19,13 @@ var sshWrite = 10 * time.Second
 // sshConn is a connection to a BMC. A write that the BMC does not take ends it.
 type sshConn struct {
 	net.Conn
-	heard atomic.Int64 // when the BMC sent something last, in nanoseconds since 1970
+	keepalives
 }
 
 func (c *sshConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.heard.Store(time.Now().UnixNano())
+		c.heard()
 	}
 	return n, err
 }
@@ -35,9 +34,6 @@ func (c *sshConn) Write(p []byte) (int, error) {
 	c.SetWriteDeadline(time.Now().Add(sshWrite))
 	return c.Conn.Write(p)
 }
-
-// silent returns for how long the BMC has sent nothing.
-func (c *sshConn) silent() time.Duration { return time.Since(time.Unix(0, c.heard.Load())) }
 
 // dialSSH connects and logs in, until ctx ends. The password is sent to a BMC whose host key is accepted, and to no
 // other one. What the BMC sends before that is bounded: its version to some lines, a packet to 256 KiB.
@@ -51,7 +47,6 @@ func dialSSH(ctx context.Context, cfg Config, address string) (*sshConn, *ssh.Cl
 		return nil, nil, explainSSH(ctx, cfg, address, err)
 	}
 	conn := &sshConn{Conn: tcp}
-	conn.heard.Store(time.Now().UnixNano())
 	stop := context.AfterFunc(ctx, func() { tcp.Close() })
 	defer stop()
 	c, channels, requests, err := ssh.NewClientConn(conn, address, &ssh.ClientConfig{
