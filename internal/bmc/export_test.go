@@ -5,7 +5,10 @@ import (
 	"time"
 )
 
-func init() { consoleKeepalive, sshWrite = 300*time.Millisecond, 2*time.Second }
+func init() {
+	consoleKeepalive, sshWrite = 300*time.Millisecond, 2*time.Second
+	rmcpTimeout = 10 * time.Second // a busy computer answers late, and would do again what is sent again
+}
 
 // DropConnections closes the idle connections of a Redfish client.
 func DropConnections(c Client) { c.(*redfishBMC).wire.close() }

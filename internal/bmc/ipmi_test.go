@@ -3,9 +3,7 @@ package bmc_test
 import (
 	"context"
 	"errors"
-	"net"
 	"net/netip"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,12 +11,14 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/bmc"
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // A BMC that was restarted has forgotten its sessions; the client makes a new one.
 func TestIPMISurvivesTheRestartOfItsBMC(t *testing.T) {
 	box := bmctest.NewBox()
-	sim, err := bmctest.StartIPMI(box, bmctest.Options{})
+	at := bmctest.Options{Address: testhead.NewAddress(), Port: 6230} // no other program takes the port meanwhile
+	sim, err := bmctest.StartIPMI(box, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,9 +32,8 @@ func TestIPMISurvivesTheRestartOfItsBMC(t *testing.T) {
 	if state, err := c.Power(ctx); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("of a stopped BMC: %q, %v", state, err)
 	}
-	_, port, _ := net.SplitHostPort(sim.Config.Address)
-	n, _ := strconv.Atoi(port)
-	if sim, err = bmctest.StartIPMI(box, bmctest.Options{Port: n, Password: sim.Config.Password}); err != nil {
+	at.Password = sim.Config.Password
+	if sim, err = bmctest.StartIPMI(box, at); err != nil {
 		t.Fatal(err)
 	}
 	set(t, c, bmc.On)

@@ -12,11 +12,11 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Timeout of an answer before the command is sent again, and the number of attempts.
-const (
-	rmcpTimeout  = time.Second
-	rmcpAttempts = 4
-)
+// rmcpAttempts is how often a command is sent that is not answered.
+const rmcpAttempts = 4
+
+// rmcpTimeout is how long the BMC may take to answer before the command is sent again. Tests lengthen it.
+var rmcpTimeout = time.Second
 
 // errNoAnswer: no valid packet was received in time.
 var errNoAnswer = errors.New("no answer")

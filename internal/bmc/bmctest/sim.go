@@ -26,6 +26,9 @@ var chassisScript []byte
 // stopTimeout is how long ipmi_sim may take to exit.
 const stopTimeout = 5 * time.Second
 
+// startAttempts is how often ipmi_sim is started where another program may take the free port before it does.
+const startAttempts = 5
+
 // IPMI is a running ipmi_sim for a machine. It ends with its parent process, however that ends.
 type IPMI struct {
 	Config bmc.Config // how to reach it
@@ -72,16 +75,26 @@ func StartIPMI(m Machine, opts Options) (*IPMI, error) {
 	if opts.Address == "" {
 		opts.Address = "127.0.0.1"
 	}
-	if opts.Port == 0 {
+	if opts.Password == "" {
+		opts.Password = rand.Text()[:16]
+	}
+	if opts.Port != 0 {
+		return startIPMI(m, opts)
+	}
+	for attempt := 1; ; attempt++ {
 		port, err := freePort(opts.Address)
 		if err != nil {
 			return nil, fmt.Errorf("start ipmi_sim: %w", err)
 		}
 		opts.Port = port
+		s, err := startIPMI(m, opts)
+		if err == nil || attempt == startAttempts {
+			return s, err
+		}
 	}
-	if opts.Password == "" {
-		opts.Password = rand.Text()[:16]
-	}
+}
+
+func startIPMI(m Machine, opts Options) (*IPMI, error) {
 	dir, err := os.MkdirTemp("", "bmc-") // short: the path of a unix socket has at most 107 bytes
 	if err != nil {
 		return nil, fmt.Errorf("start ipmi_sim: %w", err)

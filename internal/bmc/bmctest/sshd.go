@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
 
 	"github.com/trivet-project/trivet/internal/bmc"
 )
@@ -38,10 +39,11 @@ type SSHD struct {
 	Port    int
 	HostKey string // as in authorized_keys
 
-	dir    string
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	output tail
+	dir      string
+	reserved *os.File // a socket that keeps the port
+	cmd      *exec.Cmd
+	stdin    io.WriteCloser
+	output   tail
 }
 
 // StartSSHD runs sshd on a free port of 127.0.0.1 until Stop, with one user who logs in by password. A session has the
@@ -56,20 +58,42 @@ func StartSSHD(user, password, line string, shared bool) (*SSHD, error) {
 		return nil, err
 	}
 	s := &SSHD{dir: dir}
-	if err := s.start(user, password, line, shared); err != nil {
+	if s.Port, s.reserved, err = reservePort(); err != nil {
 		os.RemoveAll(dir)
+		return nil, err
+	}
+	if err := s.start(user, password, line, shared); err != nil {
+		s.release()
 		return nil, fmt.Errorf("start sshd (apt-get install openssh-server): %w: %s", err, s.output.String())
 	}
 	return s, nil
 }
 
-func (s *SSHD) start(user, password, line string, shared bool) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// reservePort binds a free port of 127.0.0.1 without a listener. While it is bound the kernel gives it to no program
+// that needs a free one, and sshd can listen on it, as both set SO_REUSEADDR.
+func reservePort() (port int, socket *os.File, err error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
-	s.Port = l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	socket = os.NewFile(uintptr(fd), "reserved port")
+	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+		unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, errName := unix.Getsockname(fd)
+	if err = errors.Join(err, errName); err != nil {
+		return 0, nil, errors.Join(err, socket.Close())
+	}
+	return name.(*unix.SockaddrInet4).Port, socket, nil
+}
+
+// release gives back what sshd had. It may be called again.
+func (s *SSHD) release() {
+	s.reserved.Close()
+	os.RemoveAll(s.dir)
+}
+
+func (s *SSHD) start(user, password, line string, shared bool) error {
+	var err error
 	if err := s.writeFiles(line, shared); err != nil {
 		return err
 	}
@@ -123,7 +147,7 @@ func (s *SSHD) writeFiles(line string, shared bool) error {
 
 // Stop ends sshd with its sessions.
 func (s *SSHD) Stop() error {
-	defer os.RemoveAll(s.dir)
+	defer s.release()
 	if err := s.end(); err != nil {
 		return fmt.Errorf("stop sshd: %w: %s", err, s.output.String())
 	}
