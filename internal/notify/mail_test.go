@@ -50,16 +50,15 @@ func startMail(t *testing.T, mode string) *smtpd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, s := t.TempDir(), &smtpd{T: t, address: freeAddress(t)}
+	dir, s := t.TempDir(), &smtpd{T: t}
 	s.ca = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	cert, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	keyText := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
 	if err := errors.Join(os.WriteFile(cert, []byte(s.ca), 0o600), os.WriteFile(keyFile, keyText, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	host, port, _ := net.SplitHostPort(s.address)
-	cmd := exec.Command("/usr/bin/python3", "testdata/smtpd.py", mode, host, port, cert, keyFile)
-	cmd.Stderr = os.Stderr
+	cmd := exec.Command("/usr/bin/python3", "testdata/smtpd.py", mode, cert, keyFile)
+	cmd.ExtraFiles, cmd.Stderr = []*os.File{s.listen()}, os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -83,14 +82,21 @@ func startMail(t *testing.T, mode string) *smtpd {
 	return s
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// listen returns the socket that the server inherits: a port that is closed for it may be taken by another program.
+func (s *smtpd) listen() *os.File {
+	s.Helper()
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
 	defer l.Close()
-	return l.Addr().String()
+	f, err := l.File()
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { f.Close() })
+	s.address = l.Addr().String()
+	return f
 }
 
 // next returns the next mail that was accepted.
@@ -234,6 +240,23 @@ func TestImplicitTLS(t *testing.T) {
 	}
 }
 
+// serveOnce serves one connection at the address that it returns.
+func serveOnce(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			defer c.Close()
+			serve(c)
+		}
+	}()
+	return l.Addr().String()
+}
+
 // A server that is down, hangs or sends without an end is given up. Each of these is a listener of the test, as no
 // mail server does so.
 func TestMailServerThatFails(t *testing.T) {
@@ -249,22 +272,11 @@ func TestMailServerThatFails(t *testing.T) {
 		serve func(net.Conn)
 		want  string
 	}{"down": {nil, "refused"}, "silent": {silent, "did not answer"}, "endless": {endless, "sent too much"}} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+		address := down
+		if tc.serve != nil {
+			address = serveOnce(t, tc.serve)
 		}
-		if tc.serve == nil {
-			l.Close()
-		} else {
-			t.Cleanup(func() { l.Close() })
-			go func() {
-				if c, err := l.Accept(); err == nil {
-					defer c.Close()
-					tc.serve(c)
-				}
-			}()
-		}
-		m, err := NewMail(&trivet.Mail{Server: l.Addr().String(), From: "a@b", To: []string{"c@d"}}, "", "", nil)
+		m, err := NewMail(&trivet.Mail{Server: address, From: "a@b", To: []string{"c@d"}}, "", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,8 @@
-# A mail server for tests, of aiosmtpd (Debian: python3-aiosmtpd). It prints each mail that it accepts as a line of JSON,
-# and ends with its standard input.
+# A mail server for tests, of aiosmtpd (Debian: python3-aiosmtpd), on the listening socket that is its descriptor 3. It
+# prints each mail that it accepts as a line of JSON, and ends with its standard input.
 import json
 import logging
+import socket
 import ssl
 import sys
 
@@ -9,7 +10,8 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 
 logging.disable(logging.CRITICAL)  # it logs the traces of clients that end a handshake
-mode, host, port, cert, key = sys.argv[1:6]
+mode, cert, key = sys.argv[1:4]
+listener = socket.socket(fileno=3)
 
 
 class Handler:
@@ -43,7 +45,15 @@ elif mode == "implicit":
     options.update(ssl_context=context, auth_require_tls=False)
 else:
     options.update(auth_require_tls=False)  # it would take a password
-controller = Controller(Handler(), hostname=host, port=int(port), **options)
+
+
+class Inherited(Controller):
+    def _create_server(self):
+        return self.loop.create_server(self._factory_invoker, sock=listener, ssl=self.ssl_context)
+
+
+host, port = listener.getsockname()
+controller = Inherited(Handler(), hostname=host, port=port, **options)
 controller.start()
 print("ready", flush=True)
 sys.stdin.read()
