@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -42,7 +43,7 @@ type Demo struct {
 	Version  string
 	Out, Err io.Writer // Err gets messages before the progress is shown
 	Log      *slog.Logger
-	api      string // where the head listens; empty: on a free port
+	api      string // where the head listens; empty: on a free port of 127.0.0.1
 	standby  bool   // the second head is a standby
 }
 
@@ -235,10 +236,14 @@ func startHead(ctx context.Context, d *Demo) (*head, error) {
 	if err := simulatedPrograms(programs); err != nil {
 		return nil, err
 	}
+	api := cmp.Or(d.api, "127.0.0.1:0")
+	host, _, err := net.SplitHostPort(api)
+	if err != nil {
+		return nil, err
+	}
 	s, err := server.New(ctx, server.Config{
-		Dir: filepath.Join(d.Dir, "head0"), Name: "head0", Version: d.Version,
-		API: cmp.Or(d.api, "127.0.0.1:0"), Boot: "127.0.0.1:0",
-		DHCPAddress: "127.0.0.1:0", Advertise: []string{"127.0.0.1"}, IPXEDir: programs, Log: d.Log,
+		Dir: filepath.Join(d.Dir, "head0"), Name: "head0", Version: d.Version, API: api, Boot: host + ":0",
+		DHCPAddress: host + ":0", Advertise: []string{host}, IPXEDir: programs, Log: d.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start the head: %w", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/server"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // site is a real head on loopback and simulated machines.
@@ -26,7 +27,8 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{T: t, demo: &Demo{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Version: "test"}}
+	s := &site{T: t, demo: &Demo{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Version: "test",
+		api: testhead.NewAddress() + ":7480"}} // no other program takes the port while the head is down
 	s.start()
 	t.Cleanup(func() { s.head.close() })
 	s.must(prepare(t.Context(), s.client, false))
@@ -65,6 +67,20 @@ func (s *site) template(name string, actions ...trivet.Action) {
 	s.Helper()
 	_, err := client.Of[trivet.Template](s.client).Create(s.Context(), &trivet.Template{
 		Meta: trivet.Meta{Project: "default", Name: name}, Spec: trivet.TemplateSpec{Actions: actions}})
+	s.must(err)
+}
+
+// dhcpLimit sets the deadline of a template's machines for DHCP, without retries; 0: that of the site.
+func (s *site) dhcpLimit(template string, timeout time.Duration) {
+	s.Helper()
+	_, err := client.Of[trivet.Template](s.client).Modify(s.Context(), template, func(t *trivet.Template) error {
+		t.Spec.Limits = nil
+		if timeout > 0 {
+			limit := trivet.Limit{Timeout: trivet.Duration(timeout), Retries: new(0)}
+			t.Spec.Limits = map[string]trivet.Limit{trivet.StepDHCP: limit}
+		}
+		return nil
+	})
 	s.must(err)
 }
 
@@ -177,9 +193,10 @@ func TestMachineNeverBoots(t *testing.T) {
 func TestDeadMachinesBesideAGoodOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.limits(10 * time.Second)
-	s.machine("d", "demo")
-	s.machine("dd", "demo")
+	s.template("dead", trivet.Action{Name: "seed", Use: "seed"}, trivet.Action{Name: "reboot", Use: "reboot"})
+	s.dhcpLimit("dead", 20*time.Second) // not of the good one, which may be slow
+	s.machine("d", "dead")
+	s.machine("dd", "dead")
 	good := s.machine("good", "demo")
 	defer s.power(good)()
 	s.mustFail("d", trivet.FaultMachine, trivet.StepDHCP, "no DHCP request")
@@ -216,7 +233,7 @@ func TestActionHangs(t *testing.T) {
 func TestSilentAgent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.limits(5 * time.Second)
+	s.limits(20 * time.Second)
 	s.template("long", trivet.Action{Name: "long", Use: "noop", With: map[string]any{"sleep": "1h"},
 		Timeout: trivet.Duration(2 * time.Hour)})
 	off := s.power(s.machine("silent", "long"))
@@ -231,8 +248,8 @@ func TestSilentAgent(t *testing.T) {
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.limits(5 * time.Second)
 	s.template("quick", trivet.Action{Name: "seed", Use: "seed"}, trivet.Action{Name: "reboot", Use: "reboot"})
+	s.dhcpLimit("quick", 5*time.Second)
 	pool := map[string]string{"pool": "a"}
 	for i, name := range []string{"a-dead", "b-alive"} {
 		m := &Machine{Name: name, MAC: macOf(i + 1), Dir: s.demo.Dir, DHCP: []string{s.dhcp}, Log: s.demo.Log, Up: func() {}}
@@ -246,6 +263,8 @@ func TestFailover(t *testing.T) {
 	_, err := client.Of[trivet.Provision](s.client).Create(s.Context(), &trivet.Provision{
 		Meta: trivet.Meta{Name: "web"}, Spec: trivet.ProvisionSpec{Template: "quick", Selector: pool}})
 	s.must(err)
+	s.until("web-1", func(*trivet.Workflow) bool { return true })
+	s.dhcpLimit("quick", 0) // the second machine may be slow
 	if w := s.until("web-2", func(w *trivet.Workflow) bool { return w.Status.State.Ended() }); w.Status.State !=
 		trivet.WorkflowSucceeded {
 		t.Errorf("the second run ended %s: %+v", w.Status.State, w.Status.Failure)
@@ -372,21 +391,13 @@ func TestAgentOutlivesHeadRestart(t *testing.T) {
 		trivet.Action{Name: "seed", Use: "seed"}, trivet.Action{Name: "last", Use: "noop"})
 	defer s.power(s.machine("away", "slow"))()
 	s.until("away-1", running("slow"))
-	api := s.client.Endpoints()[0]
 	s.head.close()
 	time.Sleep(3 * time.Second) // the agent ends its run meanwhile
-	s.startAt(api)
+	s.start()
 	w := s.until("away-1", func(w *trivet.Workflow) bool { return w.Status.State.Ended() })
 	if w.Status.State != trivet.WorkflowSucceeded {
 		t.Errorf("ended %s: %+v", w.Status.State, w.Status.Failure)
 	}
-}
-
-// startAt starts the head again at the same address.
-func (s *site) startAt(api string) {
-	s.Helper()
-	s.demo.api = strings.TrimPrefix(api, "https://")
-	s.start()
 }
 
 func TestSecondStartAndUsedPorts(t *testing.T) {
@@ -397,7 +408,7 @@ func TestSecondStartAndUsedPorts(t *testing.T) {
 		t.Errorf("a second head on the same data: %v", err)
 	}
 	_, err = server.New(t.Context(), server.Config{
-		Dir: t.TempDir(), Name: "head0", API: strings.TrimPrefix(s.client.Endpoints()[0], "https://"),
+		Dir: t.TempDir(), Name: "head0", API: s.demo.api,
 		Boot: "127.0.0.1:0", Log: s.demo.Log,
 	})
 	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), "--api") {
