@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -45,8 +46,8 @@ func TestHead(t *testing.T) {
 			e.Setenv("PIN", h.server.Trust())
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"agent": agentCommand, "bmc": bmcCommand,
-			"later": laterCommand, "masked": maskedCommand},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"agent": agentCommand, "await": awaitCommand,
+			"bmc": bmcCommand, "later": laterCommand, "masked": maskedCommand},
 	})
 }
 
@@ -98,6 +99,18 @@ func maskedCommand(ts *testscript.TestScript, _ bool, args []string) {
 	got, want := maskText(ts.ReadFile(args[0])), ts.ReadFile(args[1])
 	if got != want {
 		ts.Fatalf("%s:\n%s\nwant %s:\n%s", args[0], got, args[1], want)
+	}
+}
+
+// awaitCommand waits until a file, which a command in the background writes, matches: await FILE PATTERN.
+func awaitCommand(ts *testscript.TestScript, _ bool, args []string) {
+	path, pattern := ts.MkAbs(args[0]), regexp.MustCompile("(?m)"+args[1])
+	var text []byte
+	for deadline := time.Now().Add(time.Minute); !pattern.Match(text); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s does not match %s:\n%s", args[0], args[1], text)
+		}
+		text, _ = os.ReadFile(path) // it may not exist yet
 	}
 }
 
