@@ -35,7 +35,7 @@ func TestAnyHeadServes(t *testing.T) {
 	foreign := newCluster(t).head(func(http.ResponseWriter, *http.Request) {
 		t.Error("a foreign server was sent the token")
 	})
-	cl := c.client(-1, closedPort(t), unready.URL, foreign.URL, good.URL)
+	cl := c.client(-1, closedPort, unready.URL, foreign.URL, good.URL)
 	for range 3 {
 		m, err := client.Of[trivet.Machine](cl).Get(t.Context(), "m1")
 		if err != nil || m.Name != "m1" {
@@ -51,7 +51,7 @@ func TestAnyHeadServes(t *testing.T) {
 func TestNoHeadServes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	_, err := client.Of[trivet.Machine](c.client(-1, closedPort(t))).Get(t.Context(), "m1")
+	_, err := client.Of[trivet.Machine](c.client(-1, closedPort)).Get(t.Context(), "m1")
 	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnknown) {
 		t.Errorf("no listener: %v", err)
 	}
@@ -60,7 +60,7 @@ func TestNoHeadServes(t *testing.T) {
 	if !errors.Is(err, trivet.ErrUnauthenticated) {
 		t.Errorf("foreign servers only: %v", err)
 	}
-	_, err = client.Of[trivet.Machine](c.client(-1, foreign.URL, closedPort(t))).Get(t.Context(), "m1")
+	_, err = client.Of[trivet.Machine](c.client(-1, foreign.URL, closedPort)).Get(t.Context(), "m1")
 	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnauthenticated) ||
 		!strings.Contains(err.Error(), foreign.URL) {
 		t.Errorf("a foreign server and no listener: %v", err)
@@ -213,7 +213,7 @@ func TestMachineVerbWithLostResponse(t *testing.T) {
 					refuse(w, trivet.ErrConflict)
 				}
 			})
-			cl := c.client(time.Minute, closedPort(t), h.URL)
+			cl := c.client(time.Minute, closedPort, h.URL)
 			err := verb(cl)
 			var detailed *trivet.Error
 			if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrConflict) || !errors.As(err, &detailed) ||

@@ -15,6 +15,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // mute is a head whose process is stopped: the kernel accepts connections, and nothing responds.
@@ -80,7 +81,7 @@ func TestFailedHeadIsReplacedAtOnce(t *testing.T) {
 	c := newCluster(t)
 	good := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
 	for name, bad := range map[string]string{
-		"stopped": mute(t), "reset": resetter(t), "no listener": closedPort(t), "foreign": newCluster(t).head(nil).URL,
+		"stopped": mute(t), "reset": resetter(t), "no listener": closedPort, "foreign": newCluster(t).head(nil).URL,
 		"cuts every response": c.head(func(http.ResponseWriter, *http.Request) { drop() }).URL,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +222,7 @@ func TestNoLeaderEndsSoonForPeople(t *testing.T) {
 func TestAllHeadsAreDown(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	a, b := resetter(t), closedPort(t)
+	a, b := resetter(t), "https://"+testhead.NewAddress()+":7480" // no other program takes the port meanwhile
 	cfg := client.Config{Endpoints: []string{a, b}, Trust: c.keys.CA.Trust(), FailFast: true, RetryTimeout: time.Hour}
 	cl, err := client.New(cfg)
 	if err != nil {
@@ -322,7 +323,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	good := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
-	bad := closedPort(t)
+	bad := closedPort
 	cl := c.client(-1, bad, good.URL)
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(cl.Collector())

@@ -158,7 +158,7 @@ func TestFetchResumesAfterRestart(t *testing.T) {
 	s := open(t, Options{})
 	content := noise(20*ChunkBytes + 3) // more than the buffers of reader and sockets hold
 	ref := put(t, s, content)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.70.0.1:0") // no other test takes its port while the head is down
 	must(t, err)
 	first := &http.Server{Handler: s.Handler()}
 	go first.Serve(l)

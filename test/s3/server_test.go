@@ -2,7 +2,6 @@
 package s3_test
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -39,24 +38,18 @@ type server struct {
 	dir  string // of the bucket
 	root string
 	iam  string // accounts
-	port int
+	addr string // of its own: no other program takes its port while it is down
 }
 
 const bucketName = "backups"
 
 func newServer(t testing.TB) *server {
 	t.Helper()
-	s := &server{t: t, root: t.TempDir(), iam: t.TempDir()}
+	s := &server{t: t, root: t.TempDir(), iam: t.TempDir(), addr: testhead.NewAddress() + ":7070"}
 	s.dir = filepath.Join(s.root, bucketName)
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.port = l.Addr().(*net.TCPAddr).Port
-	l.Close()
 	s.start()
 	return s
 }
@@ -64,7 +57,7 @@ func newServer(t testing.TB) *server {
 // start starts the server, again where it was killed.
 func (s *server) start() {
 	s.t.Helper()
-	cmd := exec.Command(s.program(), "--port", fmt.Sprint("127.0.0.1:", s.port), "--quiet", "--iam-dir", s.iam, "posix",
+	cmd := exec.Command(s.program(), "--port", s.addr, "--quiet", "--iam-dir", s.iam, "posix",
 		s.root)
 	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+accessKey, "ROOT_SECRET_ACCESS_KEY="+secretKey)
 	var err error
@@ -73,7 +66,7 @@ func (s *server) start() {
 	}
 	s.t.Cleanup(s.Kill)
 	err = s.Await(func() bool {
-		c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", s.port))
+		c, err := net.Dial("tcp", s.addr)
 		if err == nil {
 			c.Close()
 		}
@@ -104,7 +97,7 @@ func (s *server) addUser(access, secret string) {
 	}
 }
 
-func (s *server) url() string { return fmt.Sprint("http://127.0.0.1:", s.port) }
+func (s *server) url() string { return "http://" + s.addr }
 
 // open returns what is at a prefix of the bucket.
 func (s *server) open(prefix string) *bucket.Bucket {
