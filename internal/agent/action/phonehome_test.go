@@ -35,9 +35,7 @@ func TestPhoneHome(t *testing.T) {
 		t.Cleanup(s.Close)
 		return s.URL
 	}
-	dead := httptest.NewServer(nil)
-	dead.Close()
-	run := &trivet.Run{PhoneHomes: []string{dead.URL + "/phone-home/a", serve(503) + "/phone-home/b",
+	run := &trivet.Run{PhoneHomes: []string{"http://127.0.0.1:1/phone-home/a", serve(503) + "/phone-home/b",
 		serve(200) + "/phone-home/c"}}
 	s := state{result: filepath.Join(dir, "result.json"), done: filepath.Join(dir, "done")}
 	vendor, err := phoneHome(run, s)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"testing"
 	"time"
@@ -56,9 +55,7 @@ func TestPeersCount(t *testing.T) {
 		t.Cleanup(func() { hs.Close() })
 		return "https://" + l.Addr().String()
 	}
-	closed := httptest.NewServer(nil)
-	closed.Close()
-	urls := map[string]string{"head1": serve(h.Controller), "head2": serve(nil), "head3": closed.URL}
+	urls := map[string]string{"head1": serve(h.Controller), "head2": serve(nil), "head3": "https://127.0.0.1:1"}
 	for role, want := range map[auth.PeerRole]int{auth.PeerHead: 1, auth.PeerWitness: 0} {
 		cert := authtest.PeerCert(t, keys, auth.Peer{Name: "head9", Role: role}, time.Now())
 		client := peer.NewClient(func() (*tls.Certificate, error) { return cert, nil },
