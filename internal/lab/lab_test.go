@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/agent/action"
 	"github.com/trivet-project/trivet/internal/server"
 	"github.com/trivet-project/trivet/internal/testhead"
 )
@@ -369,9 +371,19 @@ func TestResetDuringWorkflow(t *testing.T) {
 	s := newSite(t)
 	s.template("slow",
 		trivet.Action{Name: "first", Use: "file", With: map[string]any{"path": "/first", "content": "x"}},
-		trivet.Action{Name: "second", Use: "noop", With: map[string]any{"sleep": "3s"}},
+		trivet.Action{Name: "second", Use: "noop"},
 		trivet.Action{Name: "seed", Use: "seed"}, trivet.Action{Name: "reboot", Use: "reboot"})
 	m := s.machine("reset", "slow")
+	var held atomic.Bool
+	m.Wrap = func(next Doer) Doer {
+		return func(ctx context.Context, a *action.Attempt) error {
+			if a.Action.Name == "second" && !held.Swap(true) {
+				<-ctx.Done() // it is off
+				return ctx.Err()
+			}
+			return next(ctx, a)
+		}
+	}
 	off := s.power(m)
 	s.until("reset-1", running("second"))
 	off()
