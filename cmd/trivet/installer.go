@@ -63,7 +63,8 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*in
 	if err != nil {
 		return nil, err
 	}
-	inv := inventory.Read(ctx, os.DirFS("/"))
+	root := os.DirFS("/")
+	inv := inventory.Read(ctx, root)
 	path := env.Cmdline["trivet.journal"]
 	j, err := openJournal(path)
 	if err != nil {
@@ -72,7 +73,7 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*in
 	work := &action.Env{
 		Host:     &action.Machine{Dir: filepath.Join(stateDir, "mnt"), Avoid: avoid(path)},
 		Dir:      filepath.Join(stateDir, "work"),
-		Firmware: inv.Firmware, Fetch: (&blob.Fetcher{}).Fetch, LoadKernel: action.KexecLoad,
+		Firmware: inv.Firmware, Fetch: (&blob.Fetcher{}).Fetch, LoadKernel: action.KexecLoad, Sys: root,
 	}
 	return &installer.Config{
 		Client: heads, Do: work.Do, Machine: env.Cmdline["trivet.machine"], MAC: bootMAC(env),

@@ -19,6 +19,43 @@ var descriptions = map[string]string{
 	"disk.maxSize":    "The largest size that matches.",
 	"disk.rotational": "`true` for hard disks, `false` for flash.",
 
+	"test-memory": "Tests the memory, and fails with the fault of the machine where it finds an error. A part of the " +
+		"free memory is written and read with six patterns: the number of each word, random values, stripes, and the " +
+		"inverse of each. The errors that the memory controllers have counted meanwhile (EDAC), and machine check " +
+		"exceptions, are found, too.",
+	"test-memory.percent": "How much of the free memory is tested, 1 to 90. At least 256 MiB stay free.",
+	"test-memory.passes":  "How often all patterns are written and read, at least; 1 to 1000.",
+	"test-memory.time":    "Passes are repeated until this time has passed. It must fit into the action's timeout.",
+	"test-memory.corrected": "How many errors the memory may correct (ECC) during the test; more are a fault. One that " +
+		"is not corrected always is.",
+
+	"test-disk": "Tests disks, all at the same time, each to its end. It fails with the fault of the machine where a " +
+		"disk cannot be read, or reports by SMART that it fails. Read-only and removable disks and that of the agent's " +
+		"journal are not among `all`.",
+	"test-disk.disk": "As for other actions, or `all` for every writable disk.",
+	"test-disk.mode": "`read` writes nothing. `rewrite` writes back what it has read twice alike, and reads it again: " +
+		"what is on the disk stays. `write` writes random values and their inverse and reads them again: what is on the " +
+		"disk is lost.",
+	"test-disk.destructive": "`true` permits mode `write`. A disk in use is refused.",
+	"test-disk.full": "Every byte of the disk instead of samples: hours for a large disk. Give the action a timeout " +
+		"that is long enough.",
+	"test-disk.samples": "How many samples of 64 KiB are read, at random places, without `full`; 1 to 100000.",
+	"test-disk.minRate": "The least rate of reading the whole disk, in bytes per second, `150MB`. Default: none.",
+	"test-disk.maxLatency": "The longest that 99 of 100 reads may take, `50ms`: of 64 KiB, with `full` of 4 MiB. " +
+		"Default: none.",
+
+	"test-network": "Tests the network ports, and fetches a blob from a head by the port that the machine has booted " +
+		"from. It fails with the fault of the machine where a port counts damaged frames or loses its link meanwhile, or " +
+		"runs at half duplex, and where what was fetched has another digest.",
+	"test-network.transfer": "How much is fetched at least: the initramfs of the machine's platform, as often as that " +
+		"needs. At most 64GiB. All machines share the heads.",
+	"test-network.minRate": "The least rate of that, in bytes per second, `100MB`. Machines that are tested at the same " +
+		"time share the network and the heads. Default: none.",
+	"test-network.links": "How many ports must have a link at least; those on USB do not count. Default: none.",
+	"test-network.minSpeed": "The least speed of each port with a link, in Mbit/s, `10000`; those on USB do not count. " +
+		"Default: none.",
+	"test-network.errors": "How many damaged frames and lost links all ports may count during the test.",
+
 	"wipe":      "Erases a disk.",
 	"wipe.disk": "As for other actions, or `all` for every writable disk.",
 	"wipe.mode": "`quick` erases the ends of the disk and of its partitions, which hold all " +
@@ -29,12 +66,6 @@ var descriptions = map[string]string{
 	"verify": "Fails unless a disk holds nothing: no partition table, no signature, both ends zero, and no data in " +
 		"64 samples. Write it after a `wipe` with mode `erase`.",
 	"verify.disk": "As for other actions, or `all` for every writable disk.",
-
-	"test": "Tests hardware, and fails with the fault of the machine where it finds an error. Half of the free memory " +
-		"is written and read with four patterns. Of a disk, 64 samples of 64 KiB are read, written back as they were, " +
-		"flushed, and read again; what is on the disk stays.",
-	"test.disk": "As for other actions, or `all` for every writable disk.",
-	"test.full": "Every byte of the disk instead of samples: hours for a large disk, of which each block is written once.",
 
 	"partition": "Writes a GUID partition table. A disk that has the wanted table already is not changed.",
 	"partition.partitions": "The partitions in their order. Everything on the disk is lost, " +

@@ -75,14 +75,6 @@ type Verify struct {
 
 func (v *Verify) check(p *problems) { v.checkAll(p) }
 
-// Test is the arguments of test.
-type Test struct {
-	Disk      // Path "all" means every writable disk
-	Full bool `with:"full"`
-}
-
-func (t *Test) check(p *problems) { t.checkAll(p) }
-
 // Partition is the arguments of partition.
 type Partition struct {
 	Disk

@@ -11,8 +11,9 @@ import (
 
 // problems collects everything that is wrong with an action's arguments.
 type problems struct {
-	path string // of the arguments, "spec.actions[0].with."
-	errs []error
+	path    string          // of the arguments, "spec.actions[0].with."
+	timeout trivet.Duration // of one attempt of the action
+	errs    []error
 	// drafts are the fields whose values are known only when the template is rendered.
 	drafts []string
 }
@@ -47,6 +48,12 @@ func isBelow(field, parent string) bool {
 func (p *problems) oneOf(field, value string, allowed ...string) {
 	if !slices.Contains(allowed, value) {
 		p.add(field, "%q must be one of %s", value, strings.Join(allowed, ", "))
+	}
+}
+
+func (p *problems) between(field string, value, least, most int) {
+	if value < least || value > most {
+		p.add(field, "is %d; %d to %d", value, least, most)
 	}
 }
 

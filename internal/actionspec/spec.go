@@ -7,8 +7,10 @@
 package actionspec
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/trivet-project/trivet"
 )
@@ -21,22 +23,24 @@ type Spec interface {
 
 // constructors return an empty Spec for each action, with its defaults.
 var constructors = map[string]func() Spec{
-	"wipe":       func() Spec { return &Wipe{Mode: WipeQuick} },
-	"verify":     func() Spec { return &Verify{} },
-	"test":       func() Spec { return &Test{} },
-	"partition":  func() Spec { return &Partition{} },
-	"format":     func() Spec { return &Format{} },
-	"image":      func() Spec { return &Image{} },
-	"archive":    func() Spec { return &Archive{Path: "/"} },
-	"file":       func() Spec { return &File{Mode: 0o644, Owner: Owner{"0", "0"}} },
-	"command":    func() Spec { return &Command{In: InRoot, Blame: trivet.FaultConfiguration} },
-	"seed":       func() Spec { return &Seed{Path: "/var/lib/cloud/seed/nocloud"} },
-	"bootloader": func() Spec { return &Bootloader{Kind: "grub"} },
-	"container":  func() Spec { return &Container{Net: "host", Blame: trivet.FaultConfiguration} },
-	"kexec":      func() Spec { return &Kexec{} },
-	"reboot":     func() Spec { return &Reboot{} },
-	"poweroff":   func() Spec { return &Poweroff{} },
-	"noop":       func() Spec { return &Noop{} },
+	"wipe":         func() Spec { return &Wipe{Mode: WipeQuick} },
+	"verify":       func() Spec { return &Verify{} },
+	"test-memory":  func() Spec { return &TestMemory{Percent: 50, Passes: 1} },
+	"test-disk":    func() Spec { return &TestDisk{Mode: TestRead, Samples: 64} },
+	"test-network": func() Spec { return &TestNetwork{Transfer: 64 << 20} },
+	"partition":    func() Spec { return &Partition{} },
+	"format":       func() Spec { return &Format{} },
+	"image":        func() Spec { return &Image{} },
+	"archive":      func() Spec { return &Archive{Path: "/"} },
+	"file":         func() Spec { return &File{Mode: 0o644, Owner: Owner{"0", "0"}} },
+	"command":      func() Spec { return &Command{In: InRoot, Blame: trivet.FaultConfiguration} },
+	"seed":         func() Spec { return &Seed{Path: "/var/lib/cloud/seed/nocloud"} },
+	"bootloader":   func() Spec { return &Bootloader{Kind: "grub"} },
+	"container":    func() Spec { return &Container{Net: "host", Blame: trivet.FaultConfiguration} },
+	"kexec":        func() Spec { return &Kexec{} },
+	"reboot":       func() Spec { return &Reboot{} },
+	"poweroff":     func() Spec { return &Poweroff{} },
+	"noop":         func() Spec { return &Noop{} },
 }
 
 // Parse returns the arguments of a rendered action, as a pointer to one of this package's structs. Its errors are
@@ -61,7 +65,7 @@ func parse(path string, a trivet.Action, isTemplate bool) (Spec, error) {
 	if newSpec == nil {
 		return nil, &trivet.FieldError{Field: path + "use", Problem: fmt.Sprintf("%q is not an action", a.Use)}
 	}
-	s, p := newSpec(), &problems{path: path + "with."}
+	s, p := newSpec(), &problems{path: path + "with.", timeout: cmp.Or(a.Timeout, trivet.DefaultActionTimeout)}
 	d := decoder{problems: p, isTemplate: isTemplate}
 	d.fields("", a.With, reflect.ValueOf(s).Elem())
 	if len(p.errs) == 0 {
@@ -72,7 +76,8 @@ func parse(path string, a trivet.Action, isTemplate bool) (Spec, error) {
 
 // Since returns the release that added what an action of a template uses; empty where all releases have it.
 func Since(a trivet.Action) trivet.Release {
-	if a.Use == "verify" || a.Use == "test" || a.Use == "wipe" && a.With["mode"] == WipeErase {
+	switch {
+	case a.Use == "verify", strings.HasPrefix(a.Use, "test-"), a.Use == "wipe" && a.With["mode"] == WipeErase:
 		return "0.3.1"
 	}
 	return ""

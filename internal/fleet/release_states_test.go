@@ -190,13 +190,15 @@ func (s *subject) doRelease(m *trivet.Machine, command string) error {
 		return report(trivet.Report{Seq: 1, Action: "wipe", Attempt: 1, State: trivet.StepDone},
 			trivet.Report{Seq: 2, Action: "verify", Attempt: 1, State: trivet.StepDone})
 	case "tested":
-		return report(trivet.Report{Seq: 1, Action: "test", Attempt: 1, State: trivet.StepDone})
+		return report(trivet.Report{Seq: 1, Action: "test-memory", Attempt: 1, State: trivet.StepDone},
+			trivet.Report{Seq: 2, Action: "test-disk", Attempt: 1, State: trivet.StepDone},
+			trivet.Report{Seq: 3, Action: "test-network", Attempt: 1, State: trivet.StepDone})
 	case "found":
-		return report(trivet.Report{Seq: 1, Action: "test", Attempt: 1, State: trivet.StepFailed, Final: true,
+		return report(trivet.Report{Seq: 1, Action: "test-memory", Attempt: 1, State: trivet.StepFailed, Final: true,
 			Cause: "input/output error", Fault: trivet.FaultMachine})
 	case "unknown":
-		return report(trivet.Report{Seq: 1, Action: "test", Attempt: 1, State: trivet.StepFailed, Final: true,
-			Cause: "action test is not known", Fault: trivet.FaultConfiguration})
+		return report(trivet.Report{Seq: 1, Action: "test-memory", Attempt: 1, State: trivet.StepFailed, Final: true,
+			Cause: "action test-memory is not known", Fault: trivet.FaultConfiguration})
 	case "broken":
 		return report(trivet.Report{Seq: 1, Action: "wipe", Attempt: 1, State: trivet.StepFailed, Final: true,
 			Cause: "input/output error", Fault: trivet.FaultMachine})

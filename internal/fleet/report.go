@@ -68,5 +68,9 @@ func (f *Fleet) GrantedRun(m *trivet.Machine) *trivet.Run {
 		run.Done = nil
 	}
 	run.Network = f.network(m)
+	if p, err := f.Platforms.GetShared(f.site().PlatformOf(m)); err == nil {
+		initrd := p.Spec.Initrd
+		run.Initrd = &initrd
+	}
 	return run
 }

@@ -40,6 +40,8 @@ var Modules = []string{
 	// The machine itself: its BMC, and the buses of virtual ones.
 	"drivers/char/ipmi/ipmi_devintf.ko", "drivers/char/ipmi/ipmi_si.ko", "drivers/char/ipmi/ipmi_ssif.ko",
 	"drivers/char/hw_random/", "drivers/char/virtio_console.ko", "drivers/hv/", "drivers/virtio/",
+	// What memory controllers count (see the action test-memory).
+	"drivers/edac/",
 }
 
 // Programs are the programs of the installer OS that built-in actions call, by package.

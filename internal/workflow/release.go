@@ -16,7 +16,6 @@ import (
 const (
 	ReleaseWipeAction   = "wipe"
 	ReleaseVerifyAction = "verify"
-	ReleaseTestAction   = "test"
 	releaseOffAction    = "poweroff"
 )
 
@@ -25,7 +24,7 @@ const (
 	wipeTimeout    = time.Hour // and what the largest disk needs to be overwritten
 	maxWipeTimeout = 7 * 24 * time.Hour
 	verifyTimeout  = 30 * time.Minute
-	testTimeout    = 2 * time.Hour // and what memory needs, and the largest disk, where all of it is tested
+	testTimeout    = 2 * time.Hour // and what the memory needs, or the largest disk, where all of it is tested
 	maxTestTimeout = 30 * 24 * time.Hour
 	// byHandTimeout is how long a person has to boot a machine without a BMC from the network.
 	byHandTimeout = time.Hour
@@ -33,7 +32,7 @@ const (
 	slowestDisk = 50e6
 	// slowestMemory is how fast memory is written and read at least by a test, in bytes per second, and memoryPasses how
 	// often half of it is.
-	slowestMemory, memoryPasses = 500e6, 8
+	slowestMemory, memoryPasses = 500e6, 12
 )
 
 // ReleaseActions returns the actions of a release. inv is what is known of the machine's hardware; it may be nil.
@@ -48,9 +47,7 @@ func ReleaseActions(mode trivet.ReleaseMode, hasBMC bool, inv *trivet.Inventory)
 				With: all})
 	}
 	if mode.IsCheck() {
-		full := mode == trivet.ReleaseCheckAll
-		actions = append(actions, trivet.Action{Name: ReleaseTestAction, Use: "test", Timeout: testTimeoutOf(inv, full),
-			With: map[string]any{"disk": "all", "full": full}})
+		actions = append(actions, testActions(mode == trivet.ReleaseCheckAll, inv)...)
 	}
 	if !hasBMC {
 		actions = append(actions, trivet.Action{Name: releaseOffAction, Use: "poweroff"})
@@ -58,19 +55,36 @@ func ReleaseActions(mode trivet.ReleaseMode, hasBMC bool, inv *trivet.Inventory)
 	return actions
 }
 
+// testActions are those of a check: of the memory, of all disks, of the network. What is on the disks stays. full: every
+// byte of the disks.
+func testActions(full bool, inv *trivet.Inventory) []trivet.Action {
+	return []trivet.Action{
+		{Name: "test-memory", Use: "test-memory", Timeout: memoryTimeout(inv)},
+		{Name: "test-disk", Use: "test-disk", Timeout: diskTimeout(inv, full),
+			With: map[string]any{"disk": "all", "mode": "rewrite", "full": full}},
+		{Name: "test-network", Use: "test-network", Retries: 1, Backoff: trivet.Duration(10 * time.Second)},
+	}
+}
+
 // eraseTimeout is how long it may take to overwrite all disks at the same time. Most disks are erased much faster.
 func eraseTimeout(inv *trivet.Inventory) trivet.Duration {
 	return trivet.Duration(min(wipeTimeout+passOf(inv), maxWipeTimeout))
 }
 
-// testTimeoutOf is how long it may take to test the memory, and then all disks at the same time: a disk that is tested
-// as a whole is read three times, and written once.
-func testTimeoutOf(inv *trivet.Inventory, full bool) trivet.Duration {
+// memoryTimeout is how long it may take to test half of the memory.
+func memoryTimeout(inv *trivet.Inventory) trivet.Duration {
 	timeout := testTimeout
 	if inv != nil {
 		bytes := float64(inv.MemoryMB) * (1 << 20) / 2 * memoryPasses
 		timeout += time.Duration(bytes / slowestMemory * float64(time.Second)).Round(time.Minute)
 	}
+	return trivet.Duration(min(timeout, maxTestTimeout))
+}
+
+// diskTimeout is how long it may take to test all disks at the same time: a disk that is tested as a whole is read three
+// times, and written once.
+func diskTimeout(inv *trivet.Inventory, full bool) trivet.Duration {
+	timeout := testTimeout
 	if full {
 		timeout += 4 * passOf(inv)
 	}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 )
 
 // releaseRun is a release that has just begun.
@@ -21,7 +22,7 @@ func releaseRun(mode trivet.ReleaseMode, m Machine) *Run {
 
 // A release has these steps, by its mode and by what the machine has. The first one that is not skipped is running.
 func TestStepsOfARelease(t *testing.T) {
-	const boot = "power-on dhcp boot-script kernel hello "
+	const boot, tests = "power-on dhcp boot-script kernel hello ", "test-memory test-disk test-network "
 	for name, c := range map[string]struct {
 		mode  trivet.ReleaseMode
 		m     Machine
@@ -34,8 +35,8 @@ func TestStepsOfARelease(t *testing.T) {
 		"no wipe":               {trivet.ReleaseNoWipe, Machine{Power: true}, "power-off", "power-off"},
 		"no wipe by hand":       {trivet.ReleaseNoWipe, Machine{}, boot + "poweroff", "dhcp"},
 		"keep data":             {trivet.ReleaseKeepData, Machine{true, true}, "power-off", "power-off"},
-		"check":                 {trivet.ReleaseCheck, Machine{Power: true}, boot + "test power-off", "power-on"},
-		"check by hand":         {trivet.ReleaseCheckAll, Machine{}, boot + "test poweroff", "dhcp"},
+		"check":                 {trivet.ReleaseCheck, Machine{Power: true}, boot + tests + "power-off", "power-on"},
+		"check by hand":         {trivet.ReleaseCheckAll, Machine{}, boot + tests + "poweroff", "dhcp"},
 		"keep data by the hand": {trivet.ReleaseKeepData, Machine{AgentUp: true}, boot + "poweroff", "hello"},
 	} {
 		r := releaseRun(c.mode, c.m)
@@ -70,6 +71,31 @@ func TestTimesOfARelease(t *testing.T) {
 		got := ReleaseActions(trivet.ReleaseWipe, true, inv)[0].Timeout.D()
 		if got != want {
 			t.Errorf("a disk of %d bytes may take %s, want %s", bytes, got, want)
+		}
+	}
+}
+
+// A test has the time that the machine's memory needs, or its largest disk, where all of it is tested.
+func TestTimesOfACheck(t *testing.T) {
+	inv := &trivet.Inventory{MemoryMB: 512 << 10, Disks: []trivet.Disk{{Bytes: 1e9}, {Bytes: 9e12}}}
+	for _, c := range []struct {
+		mode trivet.ReleaseMode
+		inv  *trivet.Inventory
+		want string
+	}{
+		{trivet.ReleaseCheck, nil, "test-memory 2h0m0s test-disk 2h0m0s"},
+		{trivet.ReleaseCheck, inv, "test-memory 3h50m0s test-disk 2h0m0s"},
+		{trivet.ReleaseCheckAll, inv, "test-memory 3h50m0s test-disk 202h0m0s"},
+	} {
+		actions := ReleaseActions(c.mode, true, c.inv)
+		got := fmt.Sprintf("%s %s %s %s", actions[0].Name, actions[0].Timeout, actions[1].Name, actions[1].Timeout)
+		if got != c.want {
+			t.Errorf("%s of %+v: %s, want %s", c.mode, c.inv, got, c.want)
+		}
+		for _, a := range actions {
+			if err := actionspec.CheckRendered("action", a); err != nil {
+				t.Errorf("%s: %v", c.mode, err)
+			}
 		}
 	}
 }

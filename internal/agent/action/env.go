@@ -26,16 +26,22 @@ type Env struct {
 	Fetch func(ctx context.Context, urls []string, ref trivet.BlobRef) (io.ReadCloser, error)
 	// LoadKernel loads the kernel that EndKexec starts; it is [KexecLoad] in a machine.
 	LoadKernel func(kernel, initrd *os.File, cmdline string) error
-	// TestMemory is how many bytes of memory are tested; 0: half of what is free.
+	// TestMemory is how many bytes of memory are tested; 0: as the action says.
 	TestMemory int64
+	// Sys are the kernel's files: "/" of a machine; nil where it is simulated.
+	Sys fs.FS
 
 	chosen chosenDisks
 	// eraseMethods returns the methods to erase a disk; nil: those that the disk may have.
 	eraseMethods func(*block.Device) []eraseMethod
 	// memoryWritten is called after each pattern was written to the memory that is tested; it may be nil.
 	memoryWritten func(mem []byte)
-	// diskRead is called after the first reading of a piece of a disk that is tested; it may be nil.
+	// diskRead is called after the first reading of a part of a disk that is rewritten; it may be nil.
 	diskRead func(off int64, b []byte)
+	// diskWritten is called after a disk that is tested was written; it may be nil.
+	diskWritten func(*block.Device)
+	// diskHealth returns what a disk reports of itself; nil: the disk is asked.
+	diskHealth func(*block.Device) (block.Health, error)
 }
 
 // Host is where disks and file systems are: a [Machine], or [Files] in the lab.
@@ -44,6 +50,8 @@ type Host interface {
 	Disk(h trivet.DiskHints) (path string, err error)
 	// Disks returns the paths of all disks that may be written.
 	Disks() ([]string, error)
+	// Keeps reports whether a disk has what the agent needs: its journal.
+	Keeps(path string) bool
 	// Root mounts the installed system's root file system, on a partition of a disk; 0: wherever it is on it.
 	Root(ctx context.Context, disk string, partition int) (*Root, error)
 }
@@ -86,8 +94,12 @@ func (e *Env) do(ctx context.Context, at *Attempt, s actionspec.Spec) error {
 		return e.wipe(ctx, at, s)
 	case *actionspec.Verify:
 		return e.verify(ctx, at, s)
-	case *actionspec.Test:
-		return e.test(ctx, at, s)
+	case *actionspec.TestMemory:
+		return e.testMemory(ctx, at, s)
+	case *actionspec.TestDisk:
+		return e.testDisks(ctx, at, s)
+	case *actionspec.TestNetwork:
+		return e.testNetwork(ctx, at, s)
 	case *actionspec.Partition:
 		return e.partition(ctx, at, s)
 	case *actionspec.Format:

@@ -78,15 +78,19 @@ func (e *Env) erase(ctx context.Context, at *Attempt, paths []string) error {
 // eachDisk does something with all disks at the same time, and returns all errors.
 func eachDisk(ctx context.Context, paths []string, do func(i int, path string) error) error {
 	errs := make([]error, len(paths))
-	var all sync.WaitGroup
-	for i, path := range paths {
-		all.Go(func() { errs[i] = do(i, path) })
-	}
-	all.Wait()
+	waitForDisks(paths, func(i int, path string) { errs[i] = do(i, path) })
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return errors.Join(errs...)
+}
+
+func waitForDisks(paths []string, do func(i int, path string)) {
+	var all sync.WaitGroup
+	for i, path := range paths {
+		all.Go(func() { do(i, path) })
+	}
+	all.Wait()
 }
 
 // eraseDisk erases a disk by the first of its methods that works, and returns its name.

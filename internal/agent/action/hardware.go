@@ -1,140 +1,63 @@
 package action
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-
-	"golang.org/x/sys/unix"
+	"strings"
+	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/actionspec"
-	"github.com/trivet-project/trivet/internal/agent/action/block"
 )
 
-// testPiece is how much of a disk a full test reads at a time, in bytes.
-const testPiece = 4 << 20
+// A test of hardware that finds a fault is not retried: a part that works sometimes is faulty. Each test writes what it
+// has measured to its log, which is kept with the run, and what the kernel has warned of meanwhile.
 
-// test tests the memory, and then the disks at the same time, until the first one is found faulty. What is on the disks
-// stays.
-func (e *Env) test(ctx context.Context, at *Attempt, s *actionspec.Test) error {
-	paths, err := e.pathsOf(at, s.Disk, s.IsAll())
-	if err != nil {
-		return err
-	}
-	if len(paths) == 0 {
-		return finalf(trivet.FaultMachine, "%w that can be tested", actionspec.ErrNoDisk)
-	}
-	memory, err := e.testMemory(ctx, at)
-	if err != nil {
-		return err
-	}
-	log, parts := &lockedWriter{to: at.Log}, newTotal(at, len(paths))
-	ctx, found := context.WithCancelCause(ctx)
-	defer found(nil)
-	err = eachDisk(ctx, paths, func(i int, path string) error {
-		err := e.testDisk(ctx, path, s.Full, log, func(size int64) func(done, total int64) { return parts.of(i, size) })
-		if err != nil && ctx.Err() == nil {
-			fmt.Fprintln(log, err)
-			found(err)
+// faultsOf returns the one failure of several tests: of the machine where one of them is.
+func faultsOf(errs []error) error {
+	var texts []string
+	var first error
+	isMachine, isFinal := false, false
+	for _, err := range errs {
+		if err == nil {
+			continue
 		}
-		return err
-	})
-	at.Note(fmt.Sprintf("%d MiB of memory and %d disks", memory>>20, len(paths)))
-	return err
+		err = classify(err)
+		var f *Failure
+		_ = errors.As(err, &f)
+		isMachine = isMachine || f.Fault == trivet.FaultMachine
+		isFinal = isFinal || f.Final
+		if first == nil {
+			first = err
+		}
+		texts = append(texts, err.Error())
+	}
+	switch {
+	case len(texts) < 2:
+		return first
+	case isMachine:
+		return &Failure{Fault: trivet.FaultMachine, Final: isFinal, Err: errors.New(strings.Join(texts, "; "))}
+	}
+	var f *Failure
+	_ = errors.As(first, &f)
+	return &Failure{Fault: f.Fault, Final: isFinal, Err: errors.New(strings.Join(texts, "; "))}
 }
 
-// testDisk reads samples of a disk, or all of it, writes them back and reads them again.
-func (e *Env) testDisk(ctx context.Context, path string, full bool, log io.Writer,
-	progress func(size int64) func(done, total int64)) error {
-	d, err := block.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	report, again := progress(d.Size()), make([]byte, sampleBytes)
-	count, total := 0, int64(0)
-	each := eachSample
-	if full {
-		each, again = eachPiece, make([]byte, testPiece)
-	}
-	err = each(d, func(off int64, b []byte) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if e.diskRead != nil {
-			e.diskRead(off, b)
-		}
-		count, total = count+1, total+int64(len(b))
-		report(off, d.Size())
-		return rewrite(d, off, b, again[:len(b)])
-	})
-	if err != nil {
-		return finalf(trivet.FaultMachine, "%s: %w", path, err)
-	}
-	fmt.Fprintf(log, "%s: %d MiB; %d KiB in %d pieces were read, written and read again\n", path, d.Size()>>20, total>>10,
-		count)
-	return nil
-}
+// slowest is what every part that works is faster than, in bytes per second: a test of one that is not has found that.
+const slowest = 10e6
 
-// eachPiece reads a disk from its beginning to its end.
-func eachPiece(d *block.Device, check func(off int64, b []byte) error) error {
-	b := make([]byte, testPiece)
-	for off := int64(0); off < d.Size(); off += testPiece {
-		piece := b[:min(testPiece, d.Size()-off)]
-		if _, err := d.ReadAt(piece, off); err != nil {
-			return fmt.Errorf("at %d: %w", off, err)
-		}
-		if err := check(off, piece); err != nil {
-			return err
-		}
+// ended is the error of a test that was cancelled, or whose time is up: then the machine is at fault where it is slow,
+// and otherwise the timeout, which is too short.
+func ended(ctx context.Context, part string, done, total int64, took time.Duration) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return context.Cause(ctx)
 	}
-	return nil
-}
-
-// rewrite writes to a disk what was read from it, and compares what it reads then. It writes nothing where a second
-// reading differs: what is on the disk may be right.
-func rewrite(d *block.Device, off int64, b, again []byte) error {
-	if err := readAgain(d, off, again); err != nil {
-		return err
+	rate := float64(done) / max(took.Seconds(), 0.001)
+	text := fmt.Sprintf("%s: %d of %d MiB were tested in %s", part, done>>20, total>>20, took.Round(time.Second))
+	if rate < slowest {
+		return finalf(trivet.FaultMachine, "%s, which is less than %d MB/s", text, int64(slowest/1e6))
 	}
-	if !bytes.Equal(b, again) {
-		return fmt.Errorf("%d bytes at %d were read twice, and differ; nothing was written", len(b), off)
-	}
-	if err := writeBack(d, off, b); err != nil {
-		return err
-	}
-	if err := readAgain(d, off, again); err != nil {
-		return err
-	}
-	if bytes.Equal(b, again) {
-		return nil
-	}
-	err := fmt.Errorf("%d bytes at %d were read as others than they were written; they may be damaged", len(b), off)
-	return errors.Join(err, writeBack(d, off, b))
-}
-
-// writeBack writes to a disk, and flushes its cache.
-func writeBack(d *block.Device, off int64, b []byte) error {
-	if _, err := d.WriteAt(b, off); err != nil {
-		return fmt.Errorf("at %d: %w", off, err)
-	}
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("%d bytes at %d: %w", len(b), off, err)
-	}
-	return nil
-}
-
-// readAgain reads from the disk, and not from the page cache.
-func readAgain(d *block.Device, off int64, b []byte) error {
-	f, base := d.File()
-	if err := unix.Fadvise(int(f.Fd()), base+off, int64(len(b)), unix.FADV_DONTNEED); err != nil {
-		return fmt.Errorf("drop the page cache: %w", err)
-	}
-	if _, err := d.ReadAt(b, off); err != nil {
-		return fmt.Errorf("at %d: %w", off, err)
-	}
-	return nil
+	needs := time.Duration(float64(total) / rate * float64(time.Second))
+	return finalf(trivet.FaultConfiguration, "%s: the timeout of the action is too short; give it %s", text,
+		(needs+needs/4).Round(time.Minute)+time.Minute)
 }

@@ -37,6 +37,9 @@ func bytesOf(path string) int64 {
 // Disks returns all files.
 func (f Files) Disks() ([]string, error) { return slices.Sorted(maps.Values(f.Paths)), nil }
 
+// Keeps reports whether the journal is on a disk: the lab's are beside them.
+func (f Files) Keeps(string) bool { return false }
+
 // RootOf returns the directory that represents the system installed on a disk.
 func (f Files) RootOf(path string) string { return path + ".root" }
 

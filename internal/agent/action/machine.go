@@ -25,7 +25,7 @@ import (
 type Machine struct {
 	// Dir is where file systems are mounted; nothing else may use it.
 	Dir string
-	// Avoid are disks that only hints which identify a disk choose, such as the journal's.
+	// Avoid are disks, or partitions of them, that only hints which identify a disk choose, such as the journal's.
 	Avoid []string
 }
 
@@ -33,7 +33,7 @@ var sysRoot = os.DirFS("/")
 
 // Disk returns the node of a disk. Paths of block devices that are not in the inventory ("/dev/md0") are accepted.
 func (m *Machine) Disk(h trivet.DiskHints) (string, error) {
-	d, err := actionspec.ChooseDisk(inventory.Disks(sysRoot), h, m.Avoid...)
+	d, err := actionspec.ChooseDisk(inventory.Disks(sysRoot), h, m.avoided()...)
 	if err == nil {
 		return d.Name, nil
 	}
@@ -53,12 +53,41 @@ func isOtherNode(path string) bool {
 // Disks returns all disks that are neither read-only, removable nor avoided.
 func (m *Machine) Disks() ([]string, error) {
 	var out []string
+	avoided := m.avoided()
 	for _, d := range inventory.Disks(sysRoot) {
-		if !d.ReadOnly && !d.Removable && !slices.Contains(m.Avoid, d.Name) {
+		if !d.ReadOnly && !d.Removable && !slices.Contains(avoided, d.Name) {
 			out = append(out, d.Name)
 		}
 	}
 	return out, nil
+}
+
+// Keeps reports whether a disk is one to avoid.
+func (m *Machine) Keeps(path string) bool {
+	real, err := filepath.EvalSymlinks(path)
+	return err == nil && slices.Contains(m.avoided(), real)
+}
+
+// avoided returns the disks to avoid: those of partitions, too, and of links.
+func (m *Machine) avoided() []string {
+	var out []string
+	for _, path := range m.Avoid {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+		out = append(out, path, diskOf(sysRoot, path))
+	}
+	return out
+}
+
+// diskOf returns the disk of a partition, and another path as it is.
+func diskOf(root fs.FS, path string) string {
+	dir := "sys/class/block/" + filepath.Base(path)
+	link, err := fs.ReadLink(root, dir)
+	if _, errPartition := fs.Stat(root, dir+"/partition"); err != nil || errPartition != nil {
+		return path
+	}
+	return "/dev/" + filepath.Base(filepath.Dir(link)) // the directory of a partition is in that of its disk
 }
 
 // Root mounts the root file system and what its fstab mounts below it.
