@@ -15,6 +15,7 @@ type Disk struct {
 	Bytes      int64  `json:"bytes"`                // size
 	Model      string `json:"model,omitempty"`      // as the disk reports it
 	Serial     string `json:"serial,omitempty"`     // as the disk reports it
+	Firmware   string `json:"firmware,omitempty"`   // the version of its firmware
 	WWN        string `json:"wwn,omitempty"`        // "0x5000c500a1b2c3d4" or, of NVMe, "eui.0025385b21404321"
 	HCTL       string `json:"hctl,omitempty"`       // SCSI host:channel:target:lun
 	Location   string `json:"location,omitempty"`   // "pci-0000:00:1f.2-ata-1", its name in /dev/disk/by-path

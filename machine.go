@@ -162,18 +162,23 @@ type PowerIntent struct {
 
 // Inventory is the hardware that the agent found.
 type Inventory struct {
-	Arch     string    `json:"arch,omitempty"`     // "amd64" or "arm64"
-	Vendor   string    `json:"vendor,omitempty"`   // of the system, by SMBIOS
-	Product  string    `json:"product,omitempty"`  // of the system, by SMBIOS
-	Serial   string    `json:"serial,omitempty"`   // of the system, by SMBIOS
-	UUID     string    `json:"uuid,omitempty"`     // of the system, by SMBIOS
-	Firmware string    `json:"firmware,omitempty"` // "bios" or "uefi"
-	CPU      string    `json:"cpu,omitempty"`      // model
-	Cores    int       `json:"cores,omitempty"`    // logical processors
-	MemoryMB int64     `json:"memoryMB,omitempty"` // size of the memory
-	Disks    []Disk    `json:"disks,omitempty"`
-	NICs     []NICInfo `json:"nics,omitempty"`
-	BMC      string    `json:"bmc,omitempty"` // the BMC's address as the machine reports it
+	Arch     string `json:"arch,omitempty"`     // "amd64" or "arm64"
+	Vendor   string `json:"vendor,omitempty"`   // of the system, by SMBIOS
+	Product  string `json:"product,omitempty"`  // of the system, by SMBIOS
+	Serial   string `json:"serial,omitempty"`   // of the system, by SMBIOS
+	UUID     string `json:"uuid,omitempty"`     // of the system, by SMBIOS
+	Firmware string `json:"firmware,omitempty"` // "bios" or "uefi"
+	// FirmwareVersion and FirmwareDate are of the BIOS or UEFI, by SMBIOS.
+	FirmwareVersion string    `json:"firmwareVersion,omitempty"`
+	FirmwareDate    string    `json:"firmwareDate,omitempty"` // as SMBIOS has it: "03/14/2025"
+	CPU             string    `json:"cpu,omitempty"`          // model
+	Cores           int       `json:"cores,omitempty"`        // logical processors
+	MemoryMB        int64     `json:"memoryMB,omitempty"`     // size of the memory
+	Disks           []Disk    `json:"disks,omitempty"`
+	NICs            []NICInfo `json:"nics,omitempty"`
+	BMC             string    `json:"bmc,omitempty"` // the BMC's address as the machine reports it
+	// BMCVersion is the version of the BMC's firmware, as the machine reports it.
+	BMCVersion string `json:"bmcVersion,omitempty"`
 }
 
 // Shorten drops disks, and then ports, from the ends of their lists until the inventory has at most so many bytes of
@@ -204,6 +209,8 @@ type NICInfo struct {
 	MAC    string `json:"mac"`              // lower case, colons
 	Link   bool   `json:"link,omitempty"`   // a cable is connected
 	Driver string `json:"driver,omitempty"` // kernel driver
+	// FirmwareVersion is the version of the port's firmware, as its driver reports it.
+	FirmwareVersion string `json:"firmwareVersion,omitempty"`
 }
 
 // MAC reserves a MAC address for one machine. Its name is the address, so two machines cannot have it. It is written

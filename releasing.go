@@ -14,7 +14,7 @@ const (
 	// ReleaseKeepData leaves the disks as they are, and only a provision that names the machine may use it (see
 	// [MachineStatus.HoldsData]).
 	ReleaseKeepData ReleaseMode = "keep-data"
-	// ReleaseCheck leaves the disks as they are and tests the hardware: the memory, and samples of each disk. A machine
+	// ReleaseCheck leaves the disks as they are and tests the hardware: memory, samples of each disk, network. A machine
 	// in quarantine leaves it where nothing was found; an available one is quarantined where something was.
 	ReleaseCheck ReleaseMode = "check"
 	// ReleaseCheckAll is ReleaseCheck, with every byte of each disk.

@@ -9,10 +9,10 @@ func (a *app) check() *cobra.Command {
 		Short: "Test the hardware of machines; one in quarantine leaves it where nothing is found",
 		Long: "Test the hardware of machines. One in quarantine leaves it where nothing is found and is available.\n\n" +
 			"The machine is power-cycled into the installer by its BMC. Half of its free memory is written and read\n" +
-			"with four patterns. Of each disk 64 samples are read twice, written back as they were, and read again. With\n" +
+			"with six patterns. Of each disk 64 samples are read twice, written back as they were, and read again. With\n" +
 			"--full that is every byte of each disk: hours for large ones. What is on the disks stays, unless the hardware\n" +
-			"fails during the test. Then the machine is powered off. Without a BMC, boot it from the network by hand:\n" +
-			"trivet why says when.\n\n" +
+			"fails during the test. Of the network, the links and 64 MiB from a head are tested. Then the machine is\n" +
+			"powered off. Without a BMC, boot it from the network by hand: trivet why says when.\n\n" +
 			"Where something is found, or the machine is reset while it is tested, it stays in quarantine, and an\n" +
 			"available one is quarantined, with the log and the console of the test: trivet why. Where the check cannot\n" +
 			"be made, by no fault of the machine, it is left as it was. A machine that is in use is not checked: trivet\n" +

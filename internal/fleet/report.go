@@ -68,7 +68,8 @@ func (f *Fleet) GrantedRun(m *trivet.Machine) *trivet.Run {
 		run.Done = nil
 	}
 	run.Network = f.network(m)
-	if p, err := f.Platforms.GetShared(f.site().PlatformOf(m)); err == nil {
+	site := f.site()
+	if p, err := f.Platforms.GetShared(site.PlatformOf(m)); err == nil {
 		initrd := p.Spec.Initrd
 		run.Initrd = &initrd
 	}

@@ -46,9 +46,9 @@ func faultsOf(errs []error) error {
 // slowest is what every part that works is faster than, in bytes per second: a test of one that is not has found that.
 const slowest = 10e6
 
-// ended is the error of a test that was cancelled, or whose time is up: then the machine is at fault where it is slow,
-// and otherwise the timeout, which is too short.
-func ended(ctx context.Context, part string, done, total int64, took time.Duration) error {
+// ended is the error of a test that was cancelled, or whose time is up: then the machine is at fault where it is slow, or
+// where Trivet has computed the time (trivet check), and otherwise the timeout of the template, which is too short.
+func ended(ctx context.Context, run *trivet.Run, part string, done, total int64, took time.Duration) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return context.Cause(ctx)
 	}
@@ -56,6 +56,9 @@ func ended(ctx context.Context, part string, done, total int64, took time.Durati
 	text := fmt.Sprintf("%s: %d of %d MiB were tested in %s", part, done>>20, total>>20, took.Round(time.Second))
 	if rate < slowest {
 		return finalf(trivet.FaultMachine, "%s, which is less than %d MB/s", text, int64(slowest/1e6))
+	}
+	if run.Spec.Release != "" {
+		return finalf(trivet.FaultMachine, "%s, which is too slow", text)
 	}
 	needs := time.Duration(float64(total) / rate * float64(time.Second))
 	return finalf(trivet.FaultConfiguration, "%s: the timeout of the action is too short; give it %s", text,

@@ -148,7 +148,7 @@ func (t *memoryTest) pattern(ctx context.Context, p memoryPattern, pass uint64) 
 	return t.wrong.fault(t.at.Log)
 }
 
-// each does something with all of the memory, by all processors. n is the number of the first word of b.
+// each does something with all of the memory, by all processors. n is the number of the word that b begins with.
 func (t *memoryTest) each(ctx context.Context, do func(n uint64, b []byte)) error {
 	var all sync.WaitGroup
 	var next atomic.Int64
@@ -168,7 +168,7 @@ func (t *memoryTest) each(ctx context.Context, do func(n uint64, b []byte)) erro
 	}
 	all.Wait()
 	if ctx.Err() != nil {
-		return ended(ctx, "memory", t.done, t.total, t.took())
+		return ended(ctx, t.at.Run, "memory", t.done, t.total, t.took())
 	}
 	return nil
 }

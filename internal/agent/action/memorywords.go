@@ -33,14 +33,14 @@ const maxWrongWords = 32
 
 // wrongWords are the ones of a pattern.
 type wrongWords struct {
-	first []wrongWord
+	kept  []wrongWord
 	count int
 	bits  uint64 // that were wrong in any
 }
 
 func (w *wrongWords) add(word wrongWord) {
 	if w.count++; w.count <= maxWrongWords {
-		w.first = append(w.first, word)
+		w.kept = append(w.kept, word)
 	}
 	w.bits |= word.got ^ word.want
 }
@@ -50,13 +50,13 @@ func (w *wrongWords) fault(log io.Writer) error {
 	if w.count == 0 {
 		return nil
 	}
-	for _, word := range w.first {
+	for _, word := range w.kept {
 		fmt.Fprintf(log, "memory: pattern %s: %s; read again: %#x\n", word.pattern, word, word.again)
 	}
 	if w.count == 1 {
-		return finalf(trivet.FaultMachine, "memory: %s", w.first[0])
+		return finalf(trivet.FaultMachine, "memory: %s", w.kept[0])
 	}
-	return finalf(trivet.FaultMachine, "memory: %d words are wrong (%s); the first: %s", w.count, bitsOf(w.bits), w.first[0])
+	return finalf(trivet.FaultMachine, "memory: %d words are wrong (%s); the first: %s", w.count, bitsOf(w.bits), w.kept[0])
 }
 
 // bitsOf lists the bits that are set: "bits 4, 17".

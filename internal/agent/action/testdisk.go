@@ -36,7 +36,7 @@ func (e *Env) testDisks(ctx context.Context, at *Attempt, s *actionspec.TestDisk
 	log, parts := &lockedWriter{to: at.Log}, newTotal(at, len(paths))
 	notes, errs := make([]string, len(paths)), make([]error, len(paths))
 	waitForDisks(paths, func(i int, path string) {
-		notes[i], errs[i] = e.testDisk(ctx, path, s, log, func(size int64) func(done, total int64) {
+		notes[i], errs[i] = e.testDisk(ctx, at.Run, path, s, log, func(size int64) func(done, total int64) {
 			return parts.of(i, size)
 		})
 		if errs[i] != nil {
@@ -54,6 +54,7 @@ func (e *Env) testDisks(ctx context.Context, at *Attempt, s *actionspec.TestDisk
 type diskTest struct {
 	*block.Device
 	env      *Env
+	run      *trivet.Run
 	spec     *actionspec.TestDisk
 	log      io.Writer
 	progress func(done, total int64)
@@ -68,7 +69,7 @@ type diskTest struct {
 }
 
 // testDisk tests a disk and returns what was measured.
-func (e *Env) testDisk(ctx context.Context, path string, s *actionspec.TestDisk, log io.Writer,
+func (e *Env) testDisk(ctx context.Context, run *trivet.Run, path string, s *actionspec.TestDisk, log io.Writer,
 	progress func(size int64) func(done, total int64)) (note string, err error) {
 	if s.Mode == actionspec.TestWrite && e.Host.Keeps(path) {
 		return "", finalf(trivet.FaultConfiguration, "%s has the agent's journal (spec.journal of the machine), and mode "+
@@ -82,19 +83,19 @@ func (e *Env) testDisk(ctx context.Context, path string, s *actionspec.TestDisk,
 		return "", err
 	}
 	defer d.Close()
-	t := &diskTest{Device: d, env: e, spec: s, log: log, progress: progress(d.Size()), piece: testPiece, began: time.Now()}
-	t.total = d.Size()
+	t := &diskTest{Device: d, env: e, run: run, spec: s, log: log, progress: progress(d.Size()), piece: testPiece,
+		began: time.Now(), total: d.Size()}
 	if !s.Full {
 		t.piece = min(testSample, d.Size()/sampleAlign*sampleAlign)
 		t.places = samplePlaces(d.Size(), t.piece, s.Samples)
 		t.total = t.piece * int64(s.Samples)
 	}
-	err = t.run(ctx)
+	err = t.test(ctx)
 	return fmt.Sprintf("%s: %s", filepath.Base(path), &t.reads), faultsOf([]error{err, t.health()})
 }
 
-// run tests the disk in its mode, and then judges what was measured.
-func (t *diskTest) run(ctx context.Context) (err error) {
+// test tests the disk in its mode, and then judges what was measured.
+func (t *diskTest) test(ctx context.Context) (err error) {
 	switch t.spec.Mode {
 	case actionspec.TestRewrite:
 		err = t.rewriteAll(ctx)
@@ -174,7 +175,7 @@ func (t *diskTest) each(ctx context.Context, do func(off, n int64) error) error 
 		case !ok:
 			return nil
 		case ctx.Err() != nil:
-			return ended(ctx, t.Path(), t.done, t.total, time.Since(t.began))
+			return ended(ctx, t.run, t.Path(), t.done, t.total, time.Since(t.began))
 		}
 		n := min(t.piece, t.Size()-off)
 		if err := do(off, n); err != nil {

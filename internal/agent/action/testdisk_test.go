@@ -240,16 +240,22 @@ func TestTestsThatDoNotEnd(t *testing.T) {
 		{1e6, trivet.FaultMachine, "/dev/sda: 0 of 95367 MiB were tested in 10s, which is less than 10 MB/s"},
 		{1e9, trivet.FaultConfiguration, "the timeout of the action is too short; give it 22m0s"},
 	} {
-		err := ended(ctx, "/dev/sda", c.done, 100e9, 10*time.Second)
+		err := ended(ctx, &trivet.Run{}, "/dev/sda", c.done, 100e9, 10*time.Second)
 		var f *Failure
 		if !errors.As(err, &f) || f.Fault != c.fault || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%d bytes: %v; want %s", c.done, err, c.text)
 		}
 	}
+	check := &trivet.Run{Spec: trivet.WorkflowSpec{Release: trivet.ReleaseCheck}}
+	var f *Failure
+	err := ended(ctx, check, "/dev/sda", 1e9, 100e9, 10*time.Second)
+	if !errors.As(err, &f) || f.Fault != trivet.FaultMachine || !strings.Contains(err.Error(), "is too slow") {
+		t.Errorf("a check: %v", err)
+	}
 	stop := errors.New("the run is paused")
 	other, cancelOther := context.WithCancelCause(t.Context())
 	cancelOther(stop)
-	if err := ended(other, "/dev/sda", 1, 2, time.Second); err != stop {
+	if err := ended(other, check, "/dev/sda", 1, 2, time.Second); err != stop {
 		t.Error(err)
 	}
 }

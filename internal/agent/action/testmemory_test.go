@@ -39,7 +39,7 @@ func TestFaultyMemory(t *testing.T) {
 		written := 0
 		b.env.memoryWritten = func(mem []byte) {
 			if written++; written == fault+1 {
-				mem[len(mem)-3] ^= 0x10 // bit 4 of the sixth byte of the last word
+				mem[len(mem)-3] ^= 0x10 // bit 4 of the sixth byte of the word at the end
 			}
 		}
 		b.fail("test-memory", nil, trivet.FaultMachine, true, " was written (bit 44)")

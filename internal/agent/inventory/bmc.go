@@ -9,24 +9,28 @@ import (
 	"github.com/bougou/go-ipmi/pkg/types"
 )
 
-// bmcAddress reads the LAN address of the machine's BMC; empty if it has none or does not answer in time.
-func bmcAddress(ctx context.Context, root fs.FS) string {
+// bmc reads the LAN address of the machine's BMC and the version of its firmware; empty where it has none, or does not
+// answer in time.
+func bmc(ctx context.Context, root fs.FS) (address, version string) {
 	if !isThere(root, "dev/ipmi0") {
-		return ""
+		return "", ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	c, err := client.NewOpenClient()
 	if err != nil {
-		return ""
+		return "", ""
 	}
 	if err := c.Connect(ctx); err != nil {
-		return ""
+		return "", ""
 	}
 	defer c.Close(context.WithoutCancel(ctx))
+	if id, err := c.GetDeviceID(ctx); err == nil {
+		version = clip(id.FirmwareVersionStr())
+	}
 	var ip types.LanConfigParam_IP
 	if err := c.GetLanConfigParamFor(ctx, 1, &ip); err != nil || ip.IP.IsUnspecified() {
-		return ""
+		return "", version
 	}
-	return ip.IP.String()
+	return ip.IP.String(), version
 }

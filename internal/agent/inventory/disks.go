@@ -35,6 +35,7 @@ func Disks(root fs.FS) []trivet.Disk {
 			Bytes:      bytes,
 			Model:      text(root, dir+"/device/model"),
 			Serial:     cmp.Or(text(root, dir+"/serial"), text(root, dir+"/device/serial"), serialOfPage(root, dir)),
+			Firmware:   cmp.Or(text(root, dir+"/device/firmware_rev"), text(root, dir+"/device/rev")),
 			WWN:        wwn(cmp.Or(text(root, dir+"/wwid"), text(root, dir+"/device/wwid"))),
 			HCTL:       device.hctl(),
 			Location:   device.location(root),

@@ -26,16 +26,21 @@ const (
 // Read returns the machine's inventory. ctx limits the query to the BMC.
 func Read(ctx context.Context, root fs.FS) trivet.Inventory {
 	inv := trivet.Inventory{
-		Arch:     runtime.GOARCH,
-		Vendor:   text(root, "sys/class/dmi/id/sys_vendor"),
-		Product:  text(root, "sys/class/dmi/id/product_name"),
-		Serial:   text(root, "sys/class/dmi/id/product_serial"),
-		UUID:     strings.ToLower(text(root, "sys/class/dmi/id/product_uuid")),
-		Firmware: "bios",
-		MemoryMB: memory(root),
-		Disks:    Disks(root),
-		NICs:     nics(root),
-		BMC:      bmcAddress(ctx, root),
+		Arch:            runtime.GOARCH,
+		Vendor:          text(root, "sys/class/dmi/id/sys_vendor"),
+		Product:         text(root, "sys/class/dmi/id/product_name"),
+		Serial:          text(root, "sys/class/dmi/id/product_serial"),
+		UUID:            strings.ToLower(text(root, "sys/class/dmi/id/product_uuid")),
+		Firmware:        "bios",
+		FirmwareVersion: text(root, "sys/class/dmi/id/bios_version"),
+		FirmwareDate:    text(root, "sys/class/dmi/id/bios_date"),
+		MemoryMB:        memory(root),
+		Disks:           Disks(root),
+		NICs:            nics(root),
+	}
+	inv.BMC, inv.BMCVersion = bmc(ctx, root)
+	for i := range inv.NICs {
+		inv.NICs[i].FirmwareVersion = nicFirmware(inv.NICs[i].Name)
 	}
 	if isThere(root, "sys/firmware/efi") {
 		inv.Firmware = "uefi"
