@@ -26,8 +26,8 @@ var descriptions = map[string]string{
 	"test-memory.percent": "How much of the free memory is tested, 1 to 90. At least 256 MiB stay free.",
 	"test-memory.passes":  "How often all patterns are written and read, at least; 1 to 1000.",
 	"test-memory.time":    "Passes are repeated until this time has passed. It must fit into the action's timeout.",
-	"test-memory.corrected": "How many errors the memory may correct (ECC) during the test; more are a fault. One that " +
-		"is not corrected always is.",
+	"test-memory.corrected": "How many errors the memory may correct (ECC) during the test (default: none); more are a fault. One " +
+		"that is not corrected always is.",
 
 	"test-disk": "Tests disks, all at the same time, each to its end. It fails with the fault of the machine where a " +
 		"disk cannot be read, or reports by SMART that it fails. Read-only and removable disks and that of the agent's " +
@@ -54,7 +54,7 @@ var descriptions = map[string]string{
 	"test-network.links": "How many ports must have a link at least; those on USB do not count. Default: none.",
 	"test-network.minSpeed": "The least speed of each port with a link, in Mbit/s, `10000`; those on USB do not count. " +
 		"Default: none.",
-	"test-network.errors": "How many damaged frames and lost links all ports may count during the test.",
+	"test-network.errors": "How many damaged frames and lost links all ports may count during the test. Default: none.",
 
 	"wipe":      "Erases a disk.",
 	"wipe.disk": "As for other actions, or `all` for every writable disk.",
