@@ -34,7 +34,7 @@ func TestCheckThatFindsSomething(t *testing.T) {
 		r.releasing("")
 		m := r.on(path + "check boot found")
 		st := m.get().Status
-		if want := "its check failed at test of " + st.Workflow + ": input/output error"; st.Reason != want {
+		if want := "its check failed at test-memory of " + st.Workflow + ": input/output error"; st.Reason != want {
 			t.Errorf("%s: %q, want %q", was, st.Reason, want)
 		}
 		r.must(m.do("off"))
