@@ -23,9 +23,10 @@ var descriptions = map[string]string{
 		"free memory is written and read with six patterns: the number of each word, random values, stripes, and the " +
 		"inverse of each. The errors that the memory controllers have counted meanwhile (EDAC), and machine check " +
 		"exceptions, are found, too.",
-	"test-memory.percent": "How much of the free memory is tested, 1 to 90. At least 256 MiB stay free.",
-	"test-memory.passes":  "How often all patterns are written and read, at least; 1 to 1000.",
-	"test-memory.time":    "Passes are repeated until this time has passed. It must fit into the action's timeout.",
+	"test-memory.percent": "How much of the free memory is tested, 1 to 90. At least 256 MiB stay free, of a " +
+		"small machine half.",
+	"test-memory.passes": "How often all patterns are written and read, at least; 1 to 1000.",
+	"test-memory.time":   "Passes are repeated until this time has passed. It must fit into the action's timeout.",
 	"test-memory.corrected": "How many errors the memory may correct (ECC) during the test (default: none); more are a fault. One " +
 		"that is not corrected always is.",
 

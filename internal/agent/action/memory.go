@@ -39,7 +39,7 @@ func availableMemory() int64 {
 
 const (
 	memoryStep = 16 << 20  // how much memory a processor tests between two looks at the context, in bytes
-	memoryFree = 256 << 20 // what a test leaves free, in bytes
+	memoryFree = 256 << 20 // what a test leaves free, in bytes; of a small machine half
 )
 
 // memoryPattern is what a word of the memory holds, by its number and the number of the pass.
@@ -71,7 +71,7 @@ func randomWord(n, pass uint64) uint64 {
 // left.
 func memoryToTest(available int64, percent int) int64 {
 	page := int64(os.Getpagesize())
-	return max(0, min(available/100*int64(percent), available-memoryFree)) / page * page
+	return min(available/100*int64(percent), available-min(memoryFree, available/2)) / page * page
 }
 
 // testMemory writes and reads a part of the memory with each pattern.
@@ -79,8 +79,7 @@ func (e *Env) testMemory(ctx context.Context, at *Attempt, s *actionspec.TestMem
 	available := availableMemory()
 	size := cmp.Or(e.TestMemory, memoryToTest(available, s.Percent))
 	if size <= 0 {
-		return finalf(trivet.FaultConfiguration, "the machine has %d MiB of free memory, and %d must stay free: too few "+
-			"to test", available>>20, memoryFree>>20)
+		return finalf(trivet.FaultConfiguration, "the machine has %d KiB of free memory: too few to test", available>>10)
 	}
 	mem, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

@@ -95,7 +95,7 @@ func TestMemoryThatStaysFree(t *testing.T) {
 		want      int64
 	}{
 		{64 << 30, 50, 32 << 30}, {64 << 30, 90, 64 << 30 / 10 * 9}, {1024 * mib, 90, 768 * mib},
-		{256 * mib, 50, 0}, {0, 50, 0},
+		{256 * mib, 50, 128 * mib}, {256 * mib, 90, 128 * mib}, {0, 50, 0},
 	} {
 		got := memoryToTest(c.available, c.percent)
 		if got > c.want || c.want-got > mib || got%4096 != 0 {
