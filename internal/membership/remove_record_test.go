@@ -12,7 +12,6 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
-	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
