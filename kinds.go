@@ -44,7 +44,7 @@ const (
 // Reader and AccountOperator as Writer.
 var Kinds = []KindInfo{
 	kind[Machine](KindInfo{Plural: "machines", Short: "m",
-		FieldsSince: map[string]Release{"spec.bmc.console": "0.3"}}),
+		FieldsSince: map[string]Release{"spec.bmc.console": "0.3", "spec.interfaces": "0.3.1"}}),
 	kind[Template](KindInfo{Plural: "templates", Short: "t", Scope: ScopeProject}),
 	kind[Provision](KindInfo{Plural: "provisions", Short: "p", Scope: ScopeProject, SpecApart: "0.3",
 		FieldsSince: map[string]Release{"spec.count": "0.3.1", "spec.maxInFlight": "0.3.1", "status.memberOf": "0.3.1",
@@ -54,7 +54,8 @@ var Kinds = []KindInfo{
 	kind[Workflow](KindInfo{Plural: "workflows", Short: "w", Scope: ScopeProject, ReadOnly: true, SpecApart: "0.3",
 		FormerSince: "0.3.1",
 		FieldsSince: map[string]Release{"spec.continues": "0.3.1", "spec.redeploys": "0.3.1",
-			"status.paused": PauseRelease, "status.failure.eventLog": EventLogRelease}}),
+			"spec.seed.interfaces": "0.3.1",
+			"status.paused":        PauseRelease, "status.failure.eventLog": EventLogRelease}}),
 	kind[Image](KindInfo{Plural: "images", Short: "i", Scope: ScopeProject}),
 	kind[Platform](KindInfo{Plural: "platforms"}),
 	kind[Network](KindInfo{Plural: "networks", Short: "n"}),

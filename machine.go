@@ -23,6 +23,9 @@ type MachineSpec struct {
 	Arch string `json:"arch,omitempty"`
 	// NICs are the ports it may boot from. A MAC belongs to one machine (see [MAC]).
 	NICs []NIC `json:"nics,omitempty"`
+	// Interfaces are the network interfaces of the installed system: ports by name, bonds and VLANs. A boot port that is
+	// none of them is configured by its network. Netboot does not depend on them.
+	Interfaces []Interface `json:"interfaces,omitempty"`
 	// BMC is the management controller that powers the machine on and off; optional.
 	BMC *BMC `json:"bmc,omitempty"`
 	// Disk selects the disk that installs write to; empty means the smallest fixed one (see [DiskHints]).
@@ -248,6 +251,7 @@ func (m *Machine) Validate() error {
 	p.oneOf("spec.arch", m.Spec.Arch, "", "amd64", "arm64")
 	m.checkNICs(&p)
 	p.max("spec.nics", len(m.Spec.NICs), 64)
+	m.checkInterfaces(&p)
 	p.wrap(m.Spec.Disk.Validate("spec.disk"))
 	if strings.ContainsAny(m.Spec.Journal, " \t\n") {
 		p.add("spec.journal", "must not contain spaces")

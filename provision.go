@@ -44,7 +44,8 @@ type ProvisionSpec struct {
 	Hostname string   `json:"hostname,omitempty"` // empty: the machine's name; a member has its number in it: web-3
 	SSHKeys  []string `json:"sshKeys,omitempty"`  // lines of authorized_keys
 	UserData string   `json:"userData,omitempty"` // cloud-init user-data
-	// NetworkData is a cloud-init network-config, version 2; empty means the machine's boot port with its address.
+	// NetworkData is a cloud-init network-config, version 2; empty means the machine's interfaces, or its boot
+	// port with its address where it has none.
 	NetworkData string `json:"networkData,omitempty"`
 }
 

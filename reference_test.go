@@ -14,6 +14,8 @@ import (
 var notReferences = map[string]string{
 	"MAC.spec.mac":                      "",
 	"Machine.spec.nics.mac":             "the MAC's record is written with it",
+	"Machine.spec.interfaces.mac":       "one of spec.nics",
+	"Workflow.spec.seed.interfaces.mac": "of the machine as of the claim",
 	"Machine.spec.bmc.address":          "a host",
 	"Head.spec.bmc.address":             "a host",
 	"Machine.status.intent.head":        "who wrote it",

@@ -59,6 +59,9 @@ type Seed struct {
 	SSHKeys     []string `json:"sshKeys,omitempty"`     // lines of authorized_keys
 	UserData    string   `json:"userData,omitempty"`    // cloud-init user-data
 	NetworkData string   `json:"networkData,omitempty"` // cloud-init network-config, version 2
+	// Interfaces are the machine's, as of the claim, where the provision has no NetworkData. At the grant they become
+	// the NetworkData of the agent's run.
+	Interfaces []Interface `json:"interfaces,omitempty"`
 }
 
 // The boot steps: the steps of a run besides its actions, each with a deadline.

@@ -9,7 +9,10 @@ import (
 
 // requiredFields are the fields that the validation of records requires, whatever else is set.
 const requiredFields = `
-	Machine.spec.nics.mac Machine.spec.bmc.protocol Machine.spec.bmc.address Machine.spec.bmc.secret
+	Machine.spec.nics.mac Machine.spec.interfaces.name Machine.spec.interfaces.bond.ports
+	Machine.spec.interfaces.bond.mode Machine.spec.interfaces.vlan.link Machine.spec.interfaces.vlan.id
+	Machine.spec.interfaces.routes.to Machine.spec.interfaces.routes.via
+	Machine.spec.bmc.protocol Machine.spec.bmc.address Machine.spec.bmc.secret
 	Template.spec.parameters.name Template.spec.actions Template.spec.actions.name Template.spec.actions.use
 	Provision.spec.template
 	Image.spec.blob.digest Image.spec.format
@@ -47,7 +50,8 @@ func TestRules(t *testing.T) {
 	for path, want := range map[string]string{
 		"Machine.spec.bmc.protocol": "ipmi redfish exec", "Network.spec.dhcp": "server proxy off",
 		"Network.spec.ranges.use": "known discovery", "Account.spec.role": "viewer operator admin",
-		"Machine.spec.rack": "", "Workflow.spec.actions.use": "",
+		"Machine.spec.interfaces.bond.mode": "balance-rr active-backup balance-xor broadcast 802.3ad balance-tlb balance-alb",
+		"Machine.spec.rack":                 "", "Workflow.spec.actions.use": "",
 	} {
 		if values[path] != want {
 			t.Errorf("%s: %s; want %s", path, values[path], want)
