@@ -38,7 +38,7 @@ var layers = []layer{
 	{"rules", [][]string{
 		{
 			"internal/actionspec", "internal/boot", "internal/invariant", "internal/ipam", "internal/learnt",
-			"internal/machinelist", "internal/ownership", "internal/placement", "internal/uptime",
+			"internal/machinelist", "internal/netconfig", "internal/ownership", "internal/placement", "internal/uptime",
 		},
 		{"internal/provision", "internal/reference", "internal/workflow"},
 	}},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
+	"github.com/trivet-project/trivet/internal/netconfig"
 )
 
 // network returns the network configuration of the machine's first NIC that has an address.
@@ -74,4 +75,13 @@ func runNetwork(n *trivet.Network, mac, address string) *trivet.RunNetwork {
 		out.DNS = append(out.DNS, dns.String())
 	}
 	return out
+}
+
+// networkConfig returns the network of the machine's installed system for cloud-init. n is nil where the network of its
+// boot port is not known: then that is its first port, which uses DHCP.
+func networkConfig(m *trivet.Machine, interfaces []trivet.Interface, n *trivet.RunNetwork) string {
+	if n == nil && len(m.Spec.NICs) > 0 {
+		n = &trivet.RunNetwork{MAC: m.Spec.NICs[0].MAC}
+	}
+	return string(netconfig.Render(interfaces, n))
 }

@@ -1,8 +1,10 @@
 package fleet_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,5 +62,82 @@ func TestAddressAtTheClaim(t *testing.T) {
 		!strings.Contains(p.Status.Reason,
 			"template t: spec.actions[0].with.content uses .Network.Name, which is empty") {
 		t.Errorf("a machine in one of two networks: %+v", p.Status)
+	}
+}
+
+// A run has the machine's interfaces as of its claim. Its agent is granted them as cloud-init reads them, with the
+// address of the boot port; so is a template. A provision's own network-data is in place of them.
+func TestInterfacesOfTheInstalledSystem(t *testing.T) {
+	r := newRack(t).upgraded(trivet.CurrentRelease)
+	r.Propose = addressing.New(addressing.Config{Tables: r.Tables}).Propose
+	r.addNetwork("lan", "10.0.0.")
+	r.write(func(tx *store.Tx) error {
+		m, err := r.Machines.In(tx).Get("m1")
+		if err != nil {
+			return err
+		}
+		m.Spec.NICs[0].Address = netip.MustParseAddr("10.0.0.7")
+		m.Spec.Interfaces = []trivet.Interface{{Name: "lan0", MAC: mac},
+			{Name: "bond0", Bond: &trivet.Bond{Ports: []string{"lan0"}, Mode: "active-backup"}}}
+		return errors.Join(r.Machines.In(tx).Put(m),
+			r.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
+				Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "netplan", Use: "file", With: map[string]any{
+					"path": "/etc/netplan/50.yaml", "content": `{"network": {{.Network.Config}}}`}}}}}))
+	})
+	r.provision("p")
+	r.write(func(tx *store.Tx) error { // what is changed later is not of this run
+		m, err := r.Machines.In(tx).Get("m1")
+		if err != nil {
+			return err
+		}
+		m.Spec.Interfaces = nil
+		return r.Machines.In(tx).Put(m)
+	})
+	r.must(r.hello("k", r.machine().Status.Epoch))
+	run := r.GrantedRun(r.machine())
+	if run == nil || len(run.Spec.Seed.Interfaces) != 2 {
+		t.Fatalf("the run: %+v", run)
+	}
+	var config struct {
+		Bonds map[string]struct {
+			MACAddress string   `json:"macaddress"`
+			Addresses  []string `json:"addresses"`
+		} `json:"bonds"`
+	}
+	if err := json.Unmarshal([]byte(run.Spec.Seed.NetworkData), &config); err != nil {
+		t.Fatalf("%v: %s", err, run.Spec.Seed.NetworkData)
+	}
+	if b := config.Bonds["bond0"]; b.MACAddress != mac || !slices.Equal(b.Addresses, []string{"10.0.0.7/24"}) {
+		t.Errorf("network-config: %s", run.Spec.Seed.NetworkData)
+	}
+	if got := run.Spec.Actions[0].With["content"]; got != `{"network": `+run.Spec.Seed.NetworkData+"}" {
+		t.Errorf("the template has %s, the agent %s", got, run.Spec.Seed.NetworkData)
+	}
+	w, err := r.Workflows.Get("default/p-1")
+	r.must(err)
+	if w.Spec.Seed.NetworkData != "" {
+		t.Errorf("the grant has changed the record: %s", w.Spec.Seed.NetworkData)
+	}
+}
+
+// A provision's own network-data is in place of the machine's interfaces; where the boot network is not known, the
+// first port uses DHCP.
+func TestInterfacesWithoutANetwork(t *testing.T) {
+	for own, want := range map[string]string{"": `"dhcp4": true`, "version: 2\n": "version: 2\n"} {
+		r := newRack(t).upgraded(trivet.CurrentRelease)
+		r.write(func(tx *store.Tx) error {
+			m, err := r.Machines.In(tx).Get("m1")
+			if err != nil {
+				return err
+			}
+			m.Spec.Interfaces = []trivet.Interface{{Name: "lan0", MAC: mac}}
+			return r.Machines.In(tx).Put(m)
+		})
+		r.provisionOf("p", trivet.ProvisionSpec{Template: "t", Machine: "m1", NetworkData: own})
+		r.must(r.hello("k", r.machine().Status.Epoch))
+		run := r.GrantedRun(r.machine())
+		if run == nil || !strings.Contains(run.Spec.Seed.NetworkData, want) || own != "" && run.Spec.Seed.Interfaces != nil {
+			t.Errorf("network-data %q: %+v", own, run)
+		}
 	}
 }

@@ -48,6 +48,9 @@ func (f *Fleet) render(t *transition, p *trivet.Provision, network *trivet.RunNe
 			},
 		},
 	}
+	if p.Spec.NetworkData == "" {
+		w.Spec.Seed.Interfaces = t.machine.Spec.Interfaces
+	}
 	return w, template.Spec.Limits, f.checkNeeds(t, w, template)
 }
 
@@ -133,6 +136,7 @@ func templateData(m *trivet.Machine, p *trivet.Provision, n *trivet.RunNetwork) 
 			Domain: n.Domain,
 			DNS:    n.DNS}
 	}
+	d.Network.Config = networkConfig(m, m.Spec.Interfaces, n)
 	return d
 }
 

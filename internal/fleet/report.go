@@ -73,5 +73,8 @@ func (f *Fleet) GrantedRun(m *trivet.Machine) *trivet.Run {
 		initrd := p.Spec.Initrd
 		run.Initrd = &initrd
 	}
+	if len(run.Spec.Seed.Interfaces) > 0 {
+		run.Spec.Seed.NetworkData = networkConfig(m, run.Spec.Seed.Interfaces, run.Network)
+	}
 	return run
 }

@@ -36,6 +36,9 @@ type ProvisionData struct{ Name, Hostname string }
 type NetworkData struct {
 	Name, Address, CIDR, Gateway, Domain string
 	DNS                                  []string
+	// Config is the network of the installed system, of the machine's interfaces or its boot port: cloud-init's
+	// network-config, version 2, as JSON.
+	Config string
 }
 
 // MaxText bounds one rendered text, in bytes.

@@ -11,6 +11,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
+	"github.com/trivet-project/trivet/internal/netconfig"
 )
 
 func (e *Env) seed(ctx context.Context, at *Attempt, s *actionspec.Seed) error {
@@ -58,12 +59,11 @@ func seedFiles(run *trivet.Run) ([]seedFile, error) {
 	}
 	metaJSON, err := encode("", meta)
 	vendor, errVendor := phoneHome(run, cloudState)
-	network, errNetwork := networkConfig(run)
-	if err := errors.Join(err, errVendor, errNetwork); err != nil {
+	if err := errors.Join(err, errVendor); err != nil {
 		return nil, finalf(trivet.FaultConfiguration, "render the seed: %w", err)
 	}
 	// user-data last: cloud-init ignores a seed without it, and thereby an incomplete one.
-	return []seedFile{{"meta-data", metaJSON}, {"vendor-data", vendor}, {"network-config", network},
+	return []seedFile{{"meta-data", metaJSON}, {"vendor-data", vendor}, {"network-config", networkConfig(run)},
 		{"user-data", user}}, nil
 }
 
@@ -74,36 +74,13 @@ func hostname(run *trivet.Run) string {
 	return run.Spec.Machine
 }
 
-// networkConfig is the provision's own, or the boot port's network as netplan writes it (version 2). nil means that
-// cloud-init finds a port by itself and uses DHCP.
-func networkConfig(run *trivet.Run) ([]byte, error) {
+// networkConfig is the provision's own, or what the head made of the machine's interfaces, or the boot port's network
+// (version 2). nil means that cloud-init finds a port by itself and uses DHCP.
+func networkConfig(run *trivet.Run) []byte {
 	if own := run.Spec.Seed.NetworkData; own != "" {
-		return []byte(own), nil
+		return []byte(own)
 	}
-	n := run.Network
-	if n == nil || n.MAC == "" {
-		return nil, nil
-	}
-	port := map[string]any{"match": map[string]any{"macaddress": n.MAC}}
-	if n.Address == "" {
-		port["dhcp4"] = true
-	} else {
-		port["addresses"] = []string{n.Address}
-	}
-	if n.Address != "" && n.Gateway != "" {
-		port["routes"] = []any{map[string]any{"to": "0.0.0.0/0", "via": n.Gateway}}
-	}
-	if n.Address != "" && len(n.DNS) > 0 {
-		servers := map[string]any{"addresses": n.DNS}
-		if n.Domain != "" {
-			servers["search"] = []string{n.Domain}
-		}
-		port["nameservers"] = servers
-	}
-	if n.MTU != 0 {
-		port["mtu"] = n.MTU
-	}
-	return encode("", map[string]any{"version": 2, "ethernets": map[string]any{"boot": port}})
+	return netconfig.Render(nil, run.Network)
 }
 
 func encode(header string, v any) ([]byte, error) {
