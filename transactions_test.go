@@ -30,6 +30,7 @@ var mayCall = map[string]string{
 		"deleted; the sweep of leases deletes what is missed",
 	"internal/api.Handler.checkAddress: internal/store.Table.SharedBy": "it finds a mistake of an operator; a network " +
 		"can be created after the machine all the same",
+	"internal/api.Handler.networkWith: internal/store.Table.SharedBy": "as above",
 	"internal/fleet.Fleet.workflowName: internal/store.Table.SharedBy": "it proposes a name; claim reads whether a " +
 		"run of that name exists",
 	"internal/fleet.Fleet.bootAddress: internal/state.Tables.AddressesOf": "it renders the address that the machine " +

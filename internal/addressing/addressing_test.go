@@ -133,6 +133,29 @@ func TestFixedAddress(t *testing.T) {
 	}
 }
 
+// An address of a machine's interface is leased to no port, and is known to be of the machine.
+func TestAddressOfAnInterface(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, addressing.Config{})
+	m := machine("m3", trivet.NIC{MAC: "52:54:00:00:00:09"})
+	m.Spec.Interfaces = []trivet.Interface{{Name: "lan0", MAC: "52:54:00:00:00:09"}, {Name: "v",
+		VLAN:      &trivet.VLAN{Link: "lan0", ID: 2},
+		Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.100/24"), netip.MustParsePrefix("10.0.0.30/24")}}}
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return f.Sites.In(tx).Create(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+			Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}})
+	})
+	must(t, err)
+	_, err = f.Store.Update(t.Context(), func(tx *store.Tx) error { return f.Machines.In(tx).Create(m) })
+	must(t, err)
+	if a := f.bind(t, knownMAC); a != ip("10.0.0.101") {
+		t.Errorf("of 10.0.0.100, an interface's, and 10.0.0.101 the port has %s", a)
+	}
+	if mac := f.Holder(ip("10.0.0.30")); mac != "52:54:00:00:00:09" {
+		t.Errorf("the holder is %q", mac)
+	}
+}
+
 func TestBindIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, addressing.Config{Shared: ip("10.0.0.101")})

@@ -11,14 +11,13 @@ import (
 	"github.com/trivet-project/trivet/internal/state"
 )
 
-// Holder returns the MAC of the port that has an address now; empty if none is known to.
+// Holder returns the MAC of the port that has an address now, or whose interface has it; empty if none is known to.
 func (l *Leases) Holder(a netip.Addr) (mac string) {
 	if r := l.Leased(a); r != nil {
 		return r.Spec.MAC
 	}
 	if m := first(l.Machines.SharedBy(state.ByAddress, a.String())); m != nil {
-		i := slices.IndexFunc(m.Spec.NICs, func(n trivet.NIC) bool { return n.Address == a })
-		return m.Spec.NICs[i].MAC
+		return m.PortOf(a)
 	}
 	return ""
 }

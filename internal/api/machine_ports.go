@@ -43,18 +43,26 @@ func (h *Handler) checkAddresses(tx *store.Tx, old, next *trivet.Machine) error 
 		if !nic.Address.IsValid() || old != nil && old.HasAddress(nic.Address) {
 			continue
 		}
-		if err := h.checkAddress(fmt.Sprintf("spec.nics[%d].address", i), nic.Address); err != nil {
+		field := fmt.Sprintf("spec.nics[%d].address", i)
+		if err := h.checkAddress(field, nic.Address); err != nil {
 			return err
 		}
-		for _, other := range h.Fleet.Machines.In(tx).ListBy(state.ByAddress, nic.Address.String()) {
-			if other.Name == next.Name {
-				continue
-			}
-			return &trivet.Error{Op: "fix address", Kind: "Machine", Name: next.Name,
-				Hint: fmt.Sprintf("trivet describe machine %s; delete it, or take the address out of it", other.Name),
-				Err: fmt.Errorf("%w: spec.nics[%d].address %s belongs to machine %s", trivet.ErrExists, i, nic.Address,
-					other.Name)}
+		if err := h.checkUnique(tx, next, field, nic.Address); err != nil {
+			return err
 		}
+	}
+	return h.checkInterfaces(tx, old, next)
+}
+
+// checkUnique refuses an address that is fixed for another machine.
+func (h *Handler) checkUnique(tx *store.Tx, next *trivet.Machine, field string, a netip.Addr) error {
+	for _, other := range h.Fleet.Machines.In(tx).ListBy(state.ByAddress, a.String()) {
+		if other.Name == next.Name {
+			continue
+		}
+		return &trivet.Error{Op: "fix address", Kind: "Machine", Name: next.Name,
+			Hint: fmt.Sprintf("trivet describe machine %s; delete it, or take the address out of it", other.Name),
+			Err:  fmt.Errorf("%w: %s %s belongs to machine %s", trivet.ErrExists, field, a, other.Name)}
 	}
 	return nil
 }

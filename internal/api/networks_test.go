@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -143,6 +144,64 @@ func TestFixedAddressIsOfOneMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := machines.Create(t.Context(), with("next", 202, "10.0.1.1")); err != nil {
+		t.Errorf("an address of a deleted machine: %v", err)
+	}
+}
+
+// An address of an interface is of one machine, has the prefix of its network, and is not leased to another machine.
+func TestAddressesOfInterfaces(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	admin := h.client(h.admin)
+	storage := network("storage", "10.20.0.0/24")
+	storage.Spec.Gateway = netip.MustParseAddr("10.20.0.1")
+	if _, err := client.Of[trivet.Network](admin).Create(t.Context(), storage); err != nil {
+		t.Fatal(err)
+	}
+	put(h, h.fleet.Sites, &trivet.Site{Meta: trivet.Meta{Kind: "Site", Name: trivet.SiteName},
+		Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}})
+	put(h, h.fleet.Addresses, &trivet.Address{Meta: trivet.Meta{Kind: "Address", Name: "10.20.0.50"},
+		Spec: trivet.AddressSpec{Network: "storage", MAC: macA, Machine: "other", MachineUID: "u"}})
+	with := func(name, mac string, addresses ...string) *trivet.Machine {
+		m := machine(name, mac)
+		lan := trivet.Interface{Name: "lan0", MAC: mac}
+		for _, a := range addresses {
+			lan.Addresses = append(lan.Addresses, netip.MustParsePrefix(a))
+		}
+		m.Spec.Interfaces = []trivet.Interface{lan}
+		return m
+	}
+	machines := client.Of[trivet.Machine](admin)
+	m1, err := machines.Create(t.Context(), with("m1", macB, "10.20.0.11/24", "192.168.1.1/16"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixed := machine("m2", macC)
+	fixed.Spec.NICs[0].Address = netip.MustParseAddr("10.20.0.11")
+	for what, c := range map[string]struct {
+		machine *trivet.Machine
+		want    string
+	}{
+		"of another machine": {with("m2", macC, "10.20.0.12/24", "10.20.0.11/24"),
+			"spec.interfaces[0].addresses[1] 10.20.0.11 belongs to machine m1"},
+		"of another one's interface": {fixed, "spec.nics[0].address 10.20.0.11 belongs to machine m1"},
+		"leased":                     {with("m2", macC, "10.20.0.50/24"), "10.20.0.50 is leased to machine other"},
+		"another prefix": {with("m2", macC, "10.20.0.12/16"),
+			"is in network storage, which is 10.20.0.0/24; write 10.20.0.12/24"},
+		"the gateway": {with("m2", macC, "10.20.0.1/24"), "is the gateway or a server of network storage"},
+	} {
+		if _, err := machines.Create(t.Context(), c.machine); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+	}
+	m1.Spec.Rack = "r1"
+	if _, err := machines.Update(t.Context(), m1); err != nil {
+		t.Errorf("a change of something else: %v", err)
+	}
+	if err := machines.Delete(t.Context(), "m1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := machines.Create(t.Context(), with("m2", macC, "10.20.0.11/24")); err != nil {
 		t.Errorf("an address of a deleted machine: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 const (
 	ByMAC     = "mac"     // machines and addresses by MAC
 	ByOwned   = "owned"   // addresses that machines own, by MAC; compared
-	ByAddress = "address" // machines by the fixed addresses of their ports; compared
+	ByAddress = "address" // machines by the fixed addresses of their ports and interfaces; compared
 	ByLabel   = "label"   // machines by label, those that can be claimed apart from others: see Tables.FreeMachines
 	ByWaiting = "waiting" // provisions that wait, by what they wait for, project and age: see Tables.WaitingFor
 	ByAge     = "age"     // provisions that wait, by age
@@ -210,10 +210,8 @@ func owned(a *trivet.Address) []string {
 }
 
 func fixedAddresses(m *trivet.Machine) (all []string) {
-	for _, n := range m.Spec.NICs {
-		if n.Address.IsValid() {
-			all = append(all, n.Address.String())
-		}
+	for _, a := range m.FixedAddresses() {
+		all = append(all, a.String())
 	}
 	return all
 }

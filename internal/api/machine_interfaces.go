@@ -1,0 +1,71 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/ipam"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// checkInterfaces refuses an address of an interface that another machine has, or that does not fit its network.
+func (h *Handler) checkInterfaces(tx *store.Tx, old, next *trivet.Machine) error {
+	for i := range next.Spec.Interfaces {
+		for j, a := range next.Spec.Interfaces[i].Addresses {
+			if old != nil && slices.ContainsFunc(old.Spec.Interfaces, func(o trivet.Interface) bool {
+				return slices.Contains(o.Addresses, a)
+			}) {
+				continue
+			}
+			field := fmt.Sprintf("spec.interfaces[%d].addresses[%d]", i, j)
+			if err := h.checkInterface(tx, next, field, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *Handler) checkInterface(tx *store.Tx, next *trivet.Machine, field string, a netip.Prefix) error {
+	if err := h.checkAddress(field, a.Addr()); err != nil {
+		return err
+	}
+	if n := h.networkWith(a.Addr()); n != nil && n.Spec.CIDR != a.Masked() {
+		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%s is in network %s, which is %s; write %s/%d", a,
+			n.Name, n.Spec.CIDR, a.Addr(), n.Spec.CIDR.Bits())}
+	}
+	if err := h.checkUnique(tx, next, field, a.Addr()); err != nil {
+		return err
+	}
+	return h.checkLease(tx, next, field, a.Addr())
+}
+
+// checkLease refuses an address that another machine has from a range. DHCP leases it to no port from now on.
+func (h *Handler) checkLease(tx *store.Tx, next *trivet.Machine, field string, a netip.Addr) error {
+	record, err := h.Fleet.Addresses.In(tx).Get(a.String())
+	switch {
+	case errors.Is(err, trivet.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case record.Spec.Machine == "" || record.Spec.MachineUID == next.UID || record.Status.Declined:
+		return nil
+	}
+	return &trivet.Error{Op: "fix address", Kind: "Machine", Name: next.Name,
+		Hint: "write another one, outside of the ranges of network " + record.Spec.Network,
+		Err:  fmt.Errorf("%w: %s %s is leased to machine %s", trivet.ErrExists, field, a, record.Spec.Machine)}
+}
+
+// networkWith returns the network that an address is in, as this head knows it; nil if there is none.
+func (h *Handler) networkWith(a netip.Addr) *trivet.Network {
+	for _, p := range ipam.Enclosing(netip.PrefixFrom(a, a.BitLen())) {
+		for _, n := range h.Fleet.Networks.SharedBy(state.ByCIDR, p.String()) {
+			return n
+		}
+	}
+	return nil
+}
