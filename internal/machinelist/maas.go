@@ -31,6 +31,7 @@ type maasMachine struct {
 }
 
 type maasInterface struct {
+	Name  string `json:"name"`
 	MAC   string `json:"mac_address"`
 	Type  string `json:"type"`
 	Links []struct {
@@ -75,7 +76,9 @@ func (m *maasMachine) fill(e *Entry, o Options) {
 	}
 	for i := range ports {
 		if ports[i].Type != "" && ports[i].Type != "physical" {
-			continue // a bond, bridge or VLAN has the MAC of a port
+			e.note("interface %.40s (%.20s) was left out: write bonds and VLANs in spec.interfaces",
+				cmp.Or(ports[i].Name, ports[i].MAC), ports[i].Type)
+			continue // it has the MAC of a port
 		}
 		address := ""
 		if o.Addresses {
