@@ -39,6 +39,11 @@ func TestHead(t *testing.T) {
 			}
 			e.Defer(h.close)
 			e.Values[headKey{}] = h
+			examples, err := filepath.Abs("../../docs/examples")
+			if err != nil {
+				return err
+			}
+			e.Setenv("EXAMPLES", examples)
 			e.Setenv("TRIVET_CONFIG", h.admin)
 			e.Setenv("ADMIN", h.admin)
 			e.Setenv("ENDPOINT", h.server.APIURLs()[0])

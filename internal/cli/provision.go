@@ -98,7 +98,8 @@ func (f *provisionFlags) contentFlags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.sshKeys, "ssh-key", nil,
 		"file with public SSH keys, as in authorized_keys; can be repeated")
 	c.Flags().StringVar(&f.userData, "user-data", "", "file with cloud-init user-data")
-	c.Flags().StringVar(&f.networkData, "network-data", "", "file with cloud-init network-config, version 2")
+	c.Flags().StringVar(&f.networkData, "network-data", "", "file with cloud-init network-config, version 2, "+
+		"instead of the machine's")
 }
 
 func (a *app) completeFlag(kind string) cobra.CompletionFunc {
