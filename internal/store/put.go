@@ -28,15 +28,9 @@ func (tx *Tx) put(op string, info *kindInfo, rec trivet.Record) error {
 		return tx.fail(op, info, name, err)
 	}
 	tx.fillUIDs(info, rec)
-	w, err := encode(info, rec, old)
+	w, err := encodeChanged(info, rec, old)
 	if err != nil {
 		return tx.fail(op, info, name, err)
-	}
-	if old != nil && !sameSpecField(old.record(), rec) && !sameSpec(old.full(), w.doc) {
-		h.Generation++
-		if w, err = encode(info, rec, old); err != nil {
-			return tx.fail(op, info, name, err)
-		}
 	}
 	w.rec = info.copy(rec)
 	return tx.putDoc(op, info, name, w, old)
@@ -83,6 +77,16 @@ func (tx *Tx) fillHeader(h *trivet.Meta, old *entry) error {
 	was := old.record().Header()
 	h.UID, h.Created, h.Generation = was.UID, was.Created, was.Generation
 	return nil
+}
+
+// encodeChanged is encode, of a record whose generation counts a change of the spec.
+func encodeChanged(info *kindInfo, rec trivet.Record, old *entry) (*write, error) {
+	w, err := encode(info, rec, old)
+	if err == nil && old != nil && !sameSpecField(old.record(), rec) && !sameSpec(old.full(), w.doc) {
+		rec.Header().Generation++
+		w, err = encode(info, rec, old)
+	}
+	return w, err
 }
 
 // encode returns what to store: the record's JSON, and the stored fields that this version does not know.
