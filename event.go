@@ -100,6 +100,8 @@ const (
 	ReasonEnrolled = "Enrolled"
 	// ReasonAccepted: an operator accepted a discovered, quarantined or releasing machine.
 	ReasonAccepted = "Accepted"
+	// ReasonRenamed: an operator renamed the machine. There is one event under each name, which names the other.
+	ReasonRenamed = "Renamed"
 	// ReasonQuarantined: the machine is kept out of placement; the message says why.
 	ReasonQuarantined = "Quarantined"
 	// ReasonClaimed: a provision claimed the machine.
@@ -227,7 +229,7 @@ const (
 
 // EventReasons are all reasons of events.
 var EventReasons = []string{
-	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonAddressMoved,
+	ReasonEnrolled, ReasonAccepted, ReasonRenamed, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonAddressMoved,
 	ReasonAddressKept, ReasonPaused, ReasonResumed, ReasonRetried, ReasonHedging, ReasonRacing, ReasonRaceWon,
 	ReasonRaceLost, ReasonReplaced, ReasonRedeployed, ReasonReleased, ReasonReleasing, ReasonAvailable, ReasonAgentIdle,
 	ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP, ReasonPowerRequested, ReasonPoweredOn,

@@ -146,7 +146,28 @@ type MachineStatus struct {
 	Activated time.Time `json:"activated,omitzero"`
 	// Reputation is how often its runs have failed lately.
 	Reputation *Reputation `json:"reputation,omitempty"`
+	// FormerNames are the names that it had before it was renamed, the last one first: at most [MaxFormerNames]. Its older
+	// events and runs have them.
+	FormerNames []string `json:"formerNames,omitempty"`
 }
+
+// MaxFormerNames is how many former names of a machine are kept.
+const MaxFormerNames = 8
+
+// RenameRelease is the release that added the renaming of machines. The agent of a machine has its former name until a
+// head has responded to it, and heads of an earlier release would refuse that.
+const RenameRelease Release = "0.3.1"
+
+// RenameRequest gives a machine another name.
+type RenameRequest struct {
+	// Name is the new name, which no machine has.
+	Name string `json:"name"`
+	// UID is that of the machine, so that a later one of its name is not renamed; empty: it is not compared.
+	UID string `json:"uid,omitempty"`
+}
+
+// Validate checks the request by itself.
+func (r *RenameRequest) Validate() error { return ValidateName(r.Name) }
 
 // PowerIntent is written before a command is sent to a BMC, because a BMC cannot refuse one that is out of date: the
 // head that acts on an intent holds it, and a head that takes it over waits until that hold has expired and reads the

@@ -109,7 +109,7 @@ func (f *Fleet) choose(p *trivet.Provision) (m *trivet.Machine, why string) {
 			}
 		}
 		if m = placement.First(named, spec, nil); m == nil {
-			why = placement.Why(named, spec, nil)
+			why = placement.Why(named, spec, nil) + f.renamedText(spec.Machine)
 		}
 		return m, why
 	}

@@ -21,6 +21,7 @@ const (
 	ByParent  = "members" // provisions by the one that they are a member of, and state: see Tables.Members
 	// machines that wait to be accepted, under trivet.MachineDiscovered; compared
 	ByDiscovered = "discovered"
+	ByFormerName = "former"    // machines by the names that they had before; compared
 	ByMachine    = "machine"   // workflows by machine
 	ByProvision  = "provision" // workflows by the full name of their provision
 	ByNetwork    = "network"   // addresses by network
@@ -84,6 +85,7 @@ func newTables(s *store.Store) *Tables {
 			store.Index[trivet.Machine]{Name: ByAddress, Keys: fixedAddresses, Compared: true},
 			store.Index[trivet.Machine]{Name: ByLabel, Keys: labelKeys},
 			store.Index[trivet.Machine]{Name: ByDiscovered, Keys: discovered, Compared: true},
+			store.Index[trivet.Machine]{Name: ByFormerName, Keys: formerNames, Compared: true},
 		),
 		Workflows: store.NewTable(s,
 			by(ByMachine, "spec.machine", func(w *trivet.Workflow) string { return w.Spec.Machine }),
@@ -222,6 +224,8 @@ func discovered(m *trivet.Machine) []string {
 	}
 	return []string{string(trivet.MachineDiscovered)}
 }
+
+func formerNames(m *trivet.Machine) []string { return m.Status.FormerNames }
 
 func cidr(n *trivet.Network) []string { return []string{n.Spec.CIDR.String()} }
 
