@@ -145,10 +145,31 @@ func (l *Leases) commit(ctx context.Context, r *Request, a netip.Addr) error {
 			return fmt.Errorf("%w: its machine has %s", ErrRefused, other)
 		}
 		r.assign(record, a)
+		if err := l.nameOwner(tx, record); err != nil {
+			return err
+		}
 		return addresses.Put(record)
 	})
 	l.observe(a.String())
 	return err
+}
+
+// nameOwner sets the name that the machine of an address has now: this head may have read the machine before it was
+// renamed. The record of the port is compared, which the renaming writes.
+func (l *Leases) nameOwner(tx *store.Tx, record *trivet.Address) error {
+	if record.Spec.Machine == "" {
+		return nil
+	}
+	mac, err := l.MACs.In(tx).Get(record.Spec.MAC)
+	switch {
+	case errors.Is(err, trivet.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case mac.Spec.MachineUID == record.Spec.MachineUID:
+		record.Spec.Machine = mac.Spec.Machine
+	}
+	return nil
 }
 
 // another returns the address that a port owns already and keeps, where it would get a further one: the head that offered

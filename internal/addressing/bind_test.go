@@ -297,3 +297,28 @@ func TestNoSecondAddressOfAMachine(t *testing.T) {
 		t.Errorf("then it is offered %s; it has %s", again, has)
 	}
 }
+
+// A head that read a machine before it was renamed writes the address of the machine by its new name: the sweep of what
+// refers to machines that are gone would delete it otherwise.
+func TestBindOfRenamedMachine(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, addressing.Config{})
+	r := f.request(t, knownMAC)
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
+		m, err := f.Machines.In(tx).Get("m1")
+		must(t, err)
+		m.Name = "r1-u12"
+		return errors.Join(f.Machines.In(tx).Rename("m1", m), f.MACs.In(tx).Put(&trivet.MAC{
+			Meta: trivet.Meta{Name: knownMAC}, Spec: trivet.MACSpec{Machine: m.Name, MachineUID: m.UID}}))
+	})
+	must(t, err)
+	a, err := f.Offer(r)
+	must(t, err)
+	if _, err := f.Bind(t.Context(), r, a); err != nil {
+		t.Fatal(err)
+	}
+	if record, err := f.Addresses.Get(a.String()); err != nil || record.Spec.Machine != "r1-u12" ||
+		record.Spec.MachineUID != r.Machine.UID {
+		t.Errorf("%+v, %v", record, err)
+	}
+}

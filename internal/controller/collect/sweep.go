@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -179,16 +181,18 @@ func (c *Controller) eventsOf(ctx context.Context, e *trivet.Event, now time.Tim
 	if !strings.HasPrefix(e.Name, prefix) || prefix == "" {
 		return e.Name, nil
 	}
-	if exists(c.Tables.Machines.GetShared, machine, e.Spec.SubjectUID) {
+	uid := e.Spec.SubjectUID
+	if exists(c.Tables.Machines.GetShared, machine, uid) || hasUID(c.Tables.MachinesOnce(machine), uid) {
 		return prefix, nil
 	}
-	return prefix, c.dropEvents(ctx, prefix, machine, e.Spec.SubjectUID, now)
+	return prefix, c.dropEvents(ctx, prefix, uid, now)
 }
 
-// dropEvents drops the events under a prefix if all are old, unless there is a machine with a UID.
-func (c *Controller) dropEvents(ctx context.Context, prefix, machine, uid string, now time.Time) error {
+// dropEvents drops the events under a prefix if all are old, unless there is a machine with a UID. That was renamed since
+// its older events: the newest one has the name that it has now, or had before it was renamed at this moment.
+func (c *Controller) dropEvents(ctx context.Context, prefix, uid string, now time.Time) error {
 	all, err := c.Tables.Events.Under(ctx, prefix, "", 0)
-	if err != nil {
+	if err != nil || len(all) == 0 {
 		return err
 	}
 	for _, e := range all {
@@ -196,14 +200,21 @@ func (c *Controller) dropEvents(ctx context.Context, prefix, machine, uid string
 			return nil
 		}
 	}
+	newest := slices.MaxFunc(all, func(a, b *trivet.Event) int { return cmp.Compare(a.Spec.Seq, b.Spec.Seq) })
+	machine := strings.TrimPrefix(newest.Spec.Subject, "machine/")
 	_, err = c.Tables.Store.Update(ctx, func(tx *store.Tx) error {
-		if exists(c.Tables.Machines.In(tx).Get, machine, uid) {
+		machines := c.Tables.Machines.In(tx)
+		if exists(machines.Get, machine, uid) || hasUID(machines.ListBy(state.ByFormerName, machine), uid) {
 			return nil
 		}
 		c.busy = true
 		return c.Tables.Events.In(tx).Drop(prefix)
 	})
 	return err
+}
+
+func hasUID(machines []*trivet.Machine, uid string) bool {
+	return slices.ContainsFunc(machines, func(m *trivet.Machine) bool { return m.UID == uid })
 }
 
 // orphans deletes what exists only with a record that is gone: what the record's deletion left, since there was too
