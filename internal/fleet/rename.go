@@ -29,10 +29,19 @@ func (f *Fleet) Rename(ctx context.Context, machine string, req trivet.RenameReq
 	if err == nil {
 		err = f.update(ctx, func(tx *store.Tx) error { return f.rename(tx, machine, req, by) })
 	}
+	if named := (*trivet.Error)(nil); errors.As(err, &named) && named.Op == opRename {
+		return named // with its hint
+	}
 	if err != nil {
-		return &trivet.Error{Op: "rename", Kind: "Machine", Name: machine, Err: err}
+		return errRename(machine, "", err)
 	}
 	return nil
+}
+
+const opRename = "rename"
+
+func errRename(machine, hint string, err error) error {
+	return &trivet.Error{Op: opRename, Kind: "Machine", Name: machine, Hint: hint, Err: err}
 }
 
 // checkNotAwaited refuses to rename a machine for which a provision waits by its name, as far as this head knows. One
@@ -43,18 +52,17 @@ func (f *Fleet) checkNotAwaited(machine string) error {
 		return nil // the transaction finds out
 	}
 	for p := range f.NamingFor(m) {
-		return &trivet.Error{Op: "move references",
-			Err:  fmt.Errorf("%w: provision %s names it, and waits for it", trivet.ErrConflict, p.ShortName()),
-			Hint: "delete that, or let it run; after the renaming, create it with the new name"}
+		return errRename(machine, "delete that, or let it run; after the renaming, create it with the new name",
+			fmt.Errorf("%w: provision %s names it, and waits for it", trivet.ErrConflict, p.ShortName()))
 	}
 	return nil
 }
 
 func (f *Fleet) rename(tx *store.Tx, machine string, req trivet.RenameRequest, by string) error {
 	if reached := tx.ClusterVersion(); trivet.RenameRelease.Compare(reached) > 0 {
-		return &trivet.Error{Op: "check heads", Hint: "upgrade the other heads first: trivet head list",
-			Err: fmt.Errorf("%w: it needs release %s on all heads; the lowest has %q", trivet.ErrConflict,
-				trivet.RenameRelease, reached)}
+		return errRename(machine, "upgrade the other heads first: trivet head list",
+			fmt.Errorf("%w: it needs release %s on all heads; the lowest has %q", trivet.ErrConflict,
+				trivet.RenameRelease, reached))
 	}
 	t, err := f.load(tx, machine)
 	switch {
@@ -90,7 +98,7 @@ func (f *Fleet) isRenamed(tx *store.Tx, machine string, req trivet.RenameRequest
 	}
 	for _, m := range f.Machines.In(tx).ListBy(state.ByFormerName, machine) {
 		if req.UID == "" || req.UID == m.UID {
-			return errRenamedTo(m.Name)
+			return errRenamedTo(opRename, machine, m.Name)
 		}
 	}
 	if req.UID != "" {
@@ -99,16 +107,16 @@ func (f *Fleet) isRenamed(tx *store.Tx, machine string, req trivet.RenameRequest
 	return trivet.ErrNotFound
 }
 
-func errRenamedTo(name string) error {
-	return &trivet.Error{Op: "find", Hint: "see: trivet describe machine " + name,
-		Err: fmt.Errorf("%w: it was renamed to %s", trivet.ErrNotFound, name)}
+func errRenamedTo(op, machine, now string) error {
+	return &trivet.Error{Op: op, Kind: "Machine", Name: machine, Hint: "see: trivet describe machine " + now,
+		Err: fmt.Errorf("%w: it was renamed to %s", trivet.ErrNotFound, now)}
 }
 
-// RenamedTo returns the error of a machine that is not found and was renamed, as far as this head knows; another error
-// as it is.
-func (f *Fleet) RenamedTo(machine string, err error) error {
+// RenamedTo returns the error of an operation on a machine that is not found and was renamed, as far as this head knows;
+// another error as it is.
+func (f *Fleet) RenamedTo(op, machine string, err error) error {
 	if now := f.renamedTo(machine); now != "" && errors.Is(err, trivet.ErrNotFound) {
-		return errRenamedTo(now)
+		return errRenamedTo(op, machine, now)
 	}
 	return err
 }
@@ -144,16 +152,15 @@ func (f *Fleet) checkName(tx *store.Tx, machine, to string) error {
 	if err != nil {
 		return err
 	}
-	return &trivet.Error{Op: "take name", Hint: "choose another name; see: trivet describe machine " + to,
-		Err: fmt.Errorf("%w: %s is the name of another machine", trivet.ErrExists, to)}
+	return errRename(machine, "choose another name; see: trivet describe machine "+to,
+		fmt.Errorf("%w: %s is the name of another machine", trivet.ErrExists, to))
 }
 
 // checkNotInUse refuses to rename a machine while what is outside of the store depends on its name.
 func checkNotInUse(t *transition) error {
 	st := &t.machine.Status
 	refuse := func(hint, format string, args ...any) error {
-		return &trivet.Error{Op: "check use", Hint: hint,
-			Err: fmt.Errorf("%w: "+format, append([]any{trivet.ErrConflict}, args...)...)}
+		return errRename(t.machine.Name, hint, fmt.Errorf("%w: "+format, append([]any{trivet.ErrConflict}, args...)...))
 	}
 	switch {
 	case t.active && t.workflow.Status.Frozen:

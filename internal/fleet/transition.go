@@ -50,7 +50,7 @@ func (f *Fleet) onMachine(ctx context.Context, op, machine string, do func(t *tr
 		return f.save(t)
 	})
 	if err != nil {
-		return &trivet.Error{Op: op, Kind: "Machine", Name: machine, Err: f.RenamedTo(machine, err)}
+		return f.RenamedTo(op, machine, &trivet.Error{Op: op, Kind: "Machine", Name: machine, Err: err})
 	}
 	return nil
 }
