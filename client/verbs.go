@@ -86,6 +86,21 @@ func (c *Client) Release(ctx context.Context, machine string, req trivet.Release
 	return c.machineVerb(ctx, machine, "release", body)
 }
 
+// Rename gives a machine another name. It may be repeated: the machine with the UID of the request, and no later one of
+// its name, is renamed once.
+func (c *Client) Rename(ctx context.Context, machine string, req trivet.RenameRequest) error {
+	if err := errors.Join(trivet.ValidateName(machine), req.Validate()); err != nil {
+		return err
+	}
+	body, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	path := fmt.Sprintf("/v1/machines/%s/rename", url.PathEscape(machine))
+	_, err = c.json(ctx, call{method: http.MethodPost, path: path, body: body}, nil)
+	return err
+}
+
 // RequestPower requests a power state of a machine from its BMC, which a head sets later: the machine's status has the
 // request until then. If the response is lost it fails with ErrUnknown and does not retry: a machine would be cycled
 // twice.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/actionspec"
@@ -50,9 +51,19 @@ func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 		!reflect.DeepEqual(old.Spec, next.Spec) {
 		return &trivet.Error{Op: "update", Kind: "Provision", Name: next.ShortName(),
 			Err:  fmt.Errorf("%w: it has started (%s), so its spec is constant", trivet.ErrConflict, old.Status.State),
-			Hint: "delete it and create it again"}
+			Hint: h.hintConstant(c.tx, old, next)}
 	}
 	return nil
+}
+
+// hintConstant says what to do about a spec that is constant: it may name the machine by a former name, which was moved
+// when the machine was renamed.
+func (h *Handler) hintConstant(tx *store.Tx, old, next *trivet.Provision) string {
+	m, err := h.Fleet.Machines.In(tx).Get(old.Spec.Machine)
+	if err == nil && slices.Contains(m.Status.FormerNames, next.Spec.Machine) {
+		return fmt.Sprintf("machine %s was renamed to %s: write that name", next.Spec.Machine, m.Name)
+	}
+	return "delete it and create it again"
 }
 
 // admitNetwork refuses overlapping subnets: a machine's address would be in two.

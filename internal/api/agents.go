@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -135,23 +136,43 @@ func (h *Handler) agent(w http.ResponseWriter, r *http.Request) (agent auth.Agen
 	return agent, body, agent.VerifyBody(body)
 }
 
-// verify verifies the header of an agent's request.
+// verify verifies the header of an agent's request. An agent has a former name of its machine until the first response
+// after the renaming. The result has the name that the machine has now.
 func (h *Handler) verify(r *http.Request) (auth.Agent, error) {
-	return auth.VerifyHeader(r, func(name string) (ed25519.PublicKey, error) {
+	var former []*trivet.Machine
+	agent, err := auth.VerifyHeader(r, func(name string) (ed25519.PublicKey, error) {
+		former = h.Fleet.MachinesOnce(name)
 		m, err := h.Fleet.Machines.GetShared(name)
-		if err != nil || m.Status.AgentKey == "" {
-			return nil, fmt.Errorf("machine %s: %w: no agent is registered", name, trivet.ErrUnauthenticated)
-		}
-		return publicKey(m.Status.AgentKey)
+		return agentKey(name, m, err)
 	}, h.Now(), maxSkew)
+	if err == nil || errors.Is(err, trivet.ErrClockSkew) {
+		return agent, err
+	}
+	for _, m := range former {
+		key := func(string) (ed25519.PublicKey, error) { return agentKey(m.Name, m, nil) }
+		agent, errFormer := auth.VerifyHeader(r, key, h.Now(), maxSkew)
+		if agent.Machine = m.Name; errFormer == nil || errors.Is(errFormer, trivet.ErrClockSkew) {
+			return agent, errFormer
+		}
+	}
+	return agent, err
 }
 
-// machineOfAgent returns the machine that a request is about, which must be the agent's.
+// agentKey returns the key of a machine's agent.
+func agentKey(name string, m *trivet.Machine, err error) (ed25519.PublicKey, error) {
+	if err != nil || m.Status.AgentKey == "" {
+		return nil, fmt.Errorf("machine %s: %w: no agent is registered", name, trivet.ErrUnauthenticated)
+	}
+	return publicKey(m.Status.AgentKey)
+}
+
+// machineOfAgent returns the machine that a request is about, which must be the agent's, by its name or a former one.
 func (h *Handler) machineOfAgent(agent auth.Agent, machine string) (*trivet.Machine, error) {
-	if agent.Machine != machine {
+	m, err := h.Fleet.Machines.GetShared(agent.Machine)
+	if err == nil && machine != m.Name && !slices.Contains(m.Status.FormerNames, machine) {
 		return nil, fmt.Errorf("%w: the agent of %s cannot report for %s", trivet.ErrForbidden, agent.Machine, machine)
 	}
-	return h.Fleet.Machines.GetShared(machine)
+	return m, err
 }
 
 func publicKey(text string) (ed25519.PublicKey, error) {

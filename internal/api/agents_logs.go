@@ -22,7 +22,11 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if err != nil {
 		return err
 	}
-	if _, err := h.machineOfAgent(agent, run.Spec.Machine); err != nil {
+	m, err := h.machineOfAgent(agent, run.Spec.Machine)
+	if err == nil && run.Spec.MachineUID != m.UID {
+		err = fmt.Errorf("log of %s: %w: it is of an earlier machine of this name", run.ShortName(), trivet.ErrForbidden)
+	}
+	if err != nil {
 		return err
 	}
 	action := run.Spec.Action(q.Get("action"))
@@ -37,7 +41,7 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 		return fmt.Errorf("log of %s: %w: action %s has no attempt %d", run.ShortName(), trivet.ErrInvalid, action.Name,
 			key.Attempt)
 	}
-	if _, err := h.machineOf(r.Context(), run.Spec.Machine, key.Epoch); err != nil {
+	if _, err := h.machineOf(r.Context(), m.Name, key.Epoch); err != nil {
 		return err
 	}
 	if key.Epoch <= run.Spec.Epoch {

@@ -21,6 +21,7 @@ func (h *Handler) sync(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (
 	if err != nil {
 		return nil, err
 	}
+	known := s.Machine // the name that the agent has
 	h.Presence.Record(m.Name, m.Status.Epoch, s.Progress)
 	until := h.Now().Add(workflow.IdleWait(s.Wait, trivet.Duration(h.Fleet.AgentTimeout())).D())
 	for {
@@ -28,7 +29,7 @@ func (h *Handler) sync(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (
 		if err := h.Presence.Listening(); err != nil {
 			return nil, fmt.Errorf("sync: %w", err)
 		}
-		m, err := h.applySync(ctx, m.Name, key, s)
+		m, err = h.applySync(ctx, m.Name, key, s)
 		if err != nil {
 			return nil, err
 		}
@@ -38,7 +39,7 @@ func (h *Handler) sync(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (
 			return g, nil
 		}
 		left := until.Sub(h.Now())
-		if g.Run != nil || len(s.Reports) > 0 || left <= 0 || s.Paused && !g.Paused {
+		if g.Run != nil || len(s.Reports) > 0 || left <= 0 || s.Paused && !g.Paused || g.Machine != known {
 			return g, nil
 		}
 		timer := time.NewTimer(left)
@@ -65,6 +66,7 @@ func (h *Handler) applySync(ctx context.Context, name, key string, s *trivet.Syn
 		if err := workflow.CheckKey(m, key); err != nil {
 			return nil, fmt.Errorf("sync: %w", err)
 		}
+		name, s.Machine = m.Name, m.Name
 		wrote, err := h.writeSync(ctx, m, s)
 		if err != nil {
 			return nil, err
@@ -79,23 +81,35 @@ func (h *Handler) applySync(ctx context.Context, name, key string, s *trivet.Syn
 	return m, nil
 }
 
-// machineOf reads the machine of an agent that has this epoch. A head that knows only an older one is behind: its
-// response would be an order to drop a run that was granted.
+// machineOf reads the machine of an agent that has this epoch. It may be renamed while the agent waits. A head that
+// knows only an older epoch is behind: its response would be an order to drop a run that was granted.
 func (h *Handler) machineOf(ctx context.Context, name string, epoch int64) (*trivet.Machine, error) {
-	m, err := h.Fleet.Machines.GetShared(name)
+	m, err := h.machineNamed(name)
 	if err != nil || workflow.CheckEpoch(m, epoch) == nil {
 		return m, err
 	}
 	if err := h.fresh(ctx); err != nil {
 		return nil, err
 	}
-	if m, err = h.Fleet.Machines.GetShared(name); err != nil {
+	if m, err = h.machineNamed(name); err != nil {
 		return nil, err
 	}
 	if err := workflow.CheckEpoch(m, epoch); err != nil {
 		return nil, fmt.Errorf("sync: %w", err)
 	}
 	return m, nil
+}
+
+// machineNamed reads the machine of a name, or the one that had the name last. The key of its agent is compared.
+func (h *Handler) machineNamed(name string) (*trivet.Machine, error) {
+	m, err := h.Fleet.Machines.GetShared(name)
+	if !errors.Is(err, trivet.ErrNotFound) {
+		return m, err
+	}
+	for _, m := range h.Fleet.MachinesOnce(name) {
+		return m, nil
+	}
+	return nil, err
 }
 
 // writeSync writes what a sync makes necessary, and reports whether that was anything.

@@ -109,6 +109,10 @@ func (h *Handler) machineRoutes() {
 		status:  http.StatusNoContent,
 		summary: "Stop a machine and wipe its disks, or keep them; the provision that it serves is deleted",
 		in:      reflect.TypeFor[trivet.ReleaseRequest](), serve: h.release})
+	h.add(route{method: "POST", path: "/v1/machines/{name}/rename", verb: auth.Write, kind: "Machine",
+		status:  http.StatusNoContent,
+		summary: "Give a machine another name; it keeps its UID, its state and its addresses",
+		in:      reflect.TypeFor[trivet.RenameRequest](), serve: h.rename})
 	h.powerRoutes()
 	h.add(route{method: "GET", path: "/v1/machines/{name}/progress", verb: auth.Read, kind: "Machine",
 		out:     reflect.TypeFor[trivet.Progress](),
@@ -146,6 +150,18 @@ func (h *Handler) release(w http.ResponseWriter, r *http.Request, _ *caller) err
 		return err
 	}
 	return done(w, h.Fleet.StartRelease(r.Context(), r.PathValue("name"), req))
+}
+
+func (h *Handler) rename(w http.ResponseWriter, r *http.Request, c *caller) error {
+	body, err := h.readBody(w, r, 4<<10)
+	if err != nil {
+		return err
+	}
+	var req trivet.RenameRequest
+	if err := apitypes.DecodeStrict(body, &req); err != nil {
+		return err
+	}
+	return done(w, h.Fleet.Rename(r.Context(), r.PathValue("name"), req, c.account))
 }
 
 func done(w http.ResponseWriter, err error) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/ipam"
@@ -24,9 +25,7 @@ func (h *Handler) reserveMACs(tx *store.Tx, old, next *trivet.Machine) error {
 			err = macs.Put(&trivet.MAC{Meta: trivet.Meta{Kind: "MAC", Name: nic.MAC},
 				Spec: trivet.MACSpec{Machine: next.Name, MachineUID: next.UID}})
 		case err == nil && holder.Spec.MachineUID != next.UID:
-			return &trivet.Error{Op: "hold MAC", Kind: "Machine", Name: next.Name,
-				Hint: fmt.Sprintf("trivet describe machine %s; delete it, or take the MAC out of it",
-					holder.Spec.Machine),
+			return &trivet.Error{Op: "hold MAC", Kind: "Machine", Name: next.Name, Hint: h.hintHolder(tx, holder, next.Name),
 				Err: fmt.Errorf("%w: spec.nics[%d].mac %s belongs to machine %s", trivet.ErrExists, i, nic.MAC,
 					holder.Spec.Machine)}
 		}
@@ -35,6 +34,16 @@ func (h *Handler) reserveMACs(tx *store.Tx, old, next *trivet.Machine) error {
 		}
 	}
 	return nil
+}
+
+// hintHolder says what to do about a MAC that another machine has: that may be the machine itself, which was renamed.
+func (h *Handler) hintHolder(tx *store.Tx, holder *trivet.MAC, name string) string {
+	has := holder.Spec.Machine
+	m, err := h.Fleet.Machines.In(tx).Get(has)
+	if err == nil && slices.Contains(m.Status.FormerNames, name) {
+		return fmt.Sprintf("machine %s was renamed to %s: write that name", name, has)
+	}
+	return fmt.Sprintf("trivet describe machine %s; rename it, delete it, or take the MAC out of it", has)
 }
 
 // checkAddresses refuses a fixed address that another machine has: heads acknowledge one without waiting for a record.

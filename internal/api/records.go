@@ -24,6 +24,9 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, _ *caller, info tr
 		read = h.Fleet.Store.GetCold
 	}
 	raw, err := read(r.Context(), info.Kind, name)
+	if err != nil && info.Kind == "Machine" {
+		err = h.Fleet.RenamedTo("get", name, err)
+	}
 	if err != nil {
 		return err
 	}

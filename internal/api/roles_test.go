@@ -95,6 +95,7 @@ const routeAccess = `
 	operator  /v1/machines/{name}/power          GET POST
 	operator  /v1/machines/{name}/quarantine     POST
 	operator  /v1/machines/{name}/release        POST
+	operator  /v1/machines/{name}/rename         POST
 	operator  /v1/networks                       POST
 	operator  /v1/networks/{name}                DELETE PATCH PUT
 	operator  /v1/platforms                      POST

@@ -122,7 +122,7 @@ func (wr *writer) adopt(rec trivet.Record) error {
 	}
 	if head.Name != wr.name && head.Name != "" {
 		return &trivet.FieldError{Field: "name",
-			Problem: fmt.Sprintf("is %q, in the URL %q; a record cannot be renamed", head.Name, wr.name)}
+			Problem: fmt.Sprintf("is %q, in the URL %q; %s", head.Name, wr.name, notRenamed(wr.info.Kind))}
 	}
 	if err := wr.checkProject(head.Project); err != nil {
 		return err
@@ -347,13 +347,21 @@ func (wr *writer) patched(doc []byte) (trivet.Record, error) {
 	}
 	head := next.Header()
 	if head.Name != wr.name || head.Kind != wr.info.Kind {
-		return nil, &trivet.FieldError{Field: "name", Problem: "a record cannot be renamed"}
+		return nil, &trivet.FieldError{Field: "name", Problem: notRenamed(wr.info.Kind)}
 	}
 	if err := wr.checkProject(head.Project); err != nil {
 		return nil, err
 	}
 	head.Project = wr.project // what the record refers to is looked up there, and its values are sealed for there
 	return next, validateNotes(head)
+}
+
+// notRenamed says that a write does not rename a record of a kind, and what does.
+func notRenamed(kind trivet.Kind) string {
+	if kind == "Machine" {
+		return "a record cannot be renamed by a write of it; to rename a machine: trivet rename machine NAME NEWNAME"
+	}
+	return "a record cannot be renamed"
 }
 
 // clone copies a record through its JSON, which also normalizes empty lists as the store does.
