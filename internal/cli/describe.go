@@ -72,9 +72,22 @@ func describeRecord(ctx context.Context, kind client.Kind, name string) (d descr
 	}
 	d.ETA = etaOf(d.Workflow)
 	if err == nil && machine != "" {
-		d.Events, err = latestOf(ctx, kind.Client(), "machine/"+machine, uid)
+		d.Events, err = latestOfMachine(ctx, kind.Client(), machine, uid)
 	}
 	return d, err
+}
+
+// latestOfMachine returns the latest events of a machine, which may be gone.
+func latestOfMachine(ctx context.Context, cl *client.Client, name, uid string) ([]*trivet.Event, error) {
+	m, err := client.Of[trivet.Machine](cl).Get(ctx, name)
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && m.UID != uid {
+		return latestOf(ctx, cl, "machine/"+name, uid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	events, err := eventsOfMachine(ctx, cl, m)
+	return events[max(0, len(events)-latest):], err
 }
 
 // latestOf returns the latest events of a subject.

@@ -139,7 +139,7 @@ func explainMachine(ctx context.Context, cl *client.Client, machine string, all 
 		}
 		e.ETA = etaOf(e.Workflow)
 	}
-	e.Events, err = eventsOf(ctx, cl, "machine/"+m.Name, m.UID)
+	e.Events, err = eventsOfMachine(ctx, cl, m)
 	if w := e.Workflow; !all && w != nil {
 		e.Events = slices.DeleteFunc(e.Events, func(e *trivet.Event) bool { return e.Spec.Workflow != w.ShortName() })
 	}
@@ -162,6 +162,9 @@ func (a *app) showWhy(e explanation) error {
 		fmt.Fprintf(a.Out, ": %s", printable(m.Status.Reason))
 	}
 	fmt.Fprintln(a.Out)
+	if names := m.Status.FormerNames; len(names) > 0 {
+		fmt.Fprintf(a.Out, "It was renamed: before, it was %s.\n", strings.Join(names, ", and before that "))
+	}
 	if m.Status.HoldsData != "" {
 		fmt.Fprintf(a.Out, "Its disks hold the data of %s: no selector chooses it until trivet accept or release.\n",
 			printable(m.Status.HoldsData))
@@ -219,6 +222,19 @@ func times(n int) string {
 		return "once"
 	}
 	return strconv.Itoa(n) + " times"
+}
+
+// eventsOfMachine returns the events of a machine, in order, also those that have a former name of it.
+func eventsOfMachine(ctx context.Context, cl *client.Client, m *trivet.Machine) (all []*trivet.Event, err error) {
+	for _, name := range append(slices.Clone(m.Status.FormerNames), m.Name) {
+		events, err := eventsOf(ctx, cl, "machine/"+name, m.UID)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, events...)
+	}
+	slices.SortFunc(all, func(x, y *trivet.Event) int { return cmp.Compare(x.Spec.Seq, y.Spec.Seq) })
+	return all, nil
 }
 
 // eventsOf returns the events of a subject, in order. An earlier one of its name has its own.
