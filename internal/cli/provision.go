@@ -168,6 +168,9 @@ func checkMachine(ctx context.Context, cl *client.Client, machine string) error 
 		return nil
 	}
 	_, err := client.Of[trivet.Machine](cl).Get(ctx, machine)
+	if p := (*trivet.Problem)(nil); errors.As(err, &p) && p.Hint != "" { // it was renamed
+		return err
+	}
 	if errors.Is(err, trivet.ErrNotFound) {
 		return &trivet.Error{Op: "provision", Kind: "Machine", Name: machine, Err: trivet.ErrNotFound,
 			Hint: "those that exist: trivet get machines"}
