@@ -85,8 +85,8 @@ func (a *app) commands() []*cobra.Command {
 	var all []*cobra.Command
 	for group, list := range map[string][]*cobra.Command{
 		"machines": {a.provision(), a.scale(), a.pause(), a.resume(), a.retry(), a.replace(), a.redeploy(), a.logs(),
-			a.console(), a.why(), a.power(), a.accept(), a.rename(), a.quarantine(), a.check(), a.release(), a.models(), a.machine(),
-			a.template(), a.image(), a.platform(), a.blob()},
+			a.console(), a.why(), a.power(), a.accept(), a.rename(), a.quarantine(), a.check(), a.release(), a.models(),
+			a.machine(), a.template(), a.image(), a.platform(), a.blob()},
 		"records": {a.apply(), a.diff(), a.get(), a.describe(), a.explain(), a.label(), a.annotate(), a.patch(), a.edit(),
 			a.delete(), a.watch(), a.wait()},
 		"cluster": {a.login(), a.contexts(), a.statusCommand(), a.head(), a.key(), a.rotateCommand(), a.upgrade(),

@@ -15,8 +15,8 @@ import (
 
 // A machine keeps its UID when it is renamed, and one transaction moves all that decisions rest on: its record, what
 // refers to it by name and UID, its last run, and the provisions that it serves or has served last. What is history
-// keeps the former name. Nothing outside of the store may depend on the name meanwhile: so there is no run, whose agent,
-// deadlines and log have it, and no head uses the BMC. An idle agent learns its name from the next response (see
+// keeps the former name. Nothing outside of the store may depend on the name meanwhile: so there is no run, whose
+// agent, deadlines and log have it, and no head uses the BMC. An idle agent learns its name from the next response (see
 // [state.Tables.MachinesOnce]).
 
 // Rename gives a machine another name, for an operator. One that has the new name already, since the response to the
@@ -112,8 +112,8 @@ func errRenamedTo(op, machine, now string) error {
 		Err: fmt.Errorf("%w: it was renamed to %s", trivet.ErrNotFound, now)}
 }
 
-// RenamedTo returns the error of an operation on a machine that is not found and was renamed, as far as this head knows;
-// another error as it is.
+// RenamedTo returns the error of an operation on a machine that is not found and was renamed, as far as this head
+// knows; another error as it is.
 func (f *Fleet) RenamedTo(op, machine string, err error) error {
 	if now := f.renamedTo(machine); now != "" && errors.Is(err, trivet.ErrNotFound) {
 		return errRenamedTo(op, machine, now)
