@@ -29,7 +29,7 @@ func TestDecodeStrict(t *testing.T) {
 {"name":"t"} {"name":"u"} => invalid: more than one JSON value
 {"name":"t" => invalid: not JSON, at byte 11: unexpected EOF
 [] => record must be an object, not a list
-{"zzzzz":1,"name":2} => name must be a text, not a number; put it in quotes|zzzzz is not known; the known ones are annotations, created, generation, kind, labels, name, project, revision, spec, uid`
+{"zzzzz":1,"name":2} => name must be a text, not a number; put it in quotes|zzzzz is not known; the known ones are annotations, created, creator, generation, kind, labels, managed, name, project, revision, spec, uid`
 	for line := range strings.Lines(strings.TrimSpace(table)) {
 		in, want, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " =>")
 		want = strings.ReplaceAll(strings.TrimSpace(want), "|", "\n")
