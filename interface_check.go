@@ -25,6 +25,7 @@ type interfaces struct {
 const (
 	maxInterfaces = 64
 	maxPerFace    = 32 // addresses and routes, and ports of a bond
+	maxFixed      = 32 // addresses of all interfaces of a machine: each is a key of the transactions that write it
 )
 
 // checkInterfaces checks the interfaces of the installed system.
@@ -48,6 +49,9 @@ func (m *Machine) checkInterfaces(p *problems) {
 		c.gateway(field+"gateway", face)
 		c.allRoutes(field, face)
 		c.resolver(field, face)
+	}
+	if len(c.has) > maxFixed {
+		p.add("spec.interfaces", "have %d addresses in all; at most %d", len(c.has), maxFixed)
 	}
 }
 

@@ -34,16 +34,29 @@ func TestInterfacesAreValidated(t *testing.T) {
 	port := func(fields string) string { return `{"name":"lan0","mac":"52:54:00:00:00:01",` + fields + `}` }
 	bond := func(fields string) string { return lan0 + lan1 + `{"name":"b","bond":{` + fields + `}}` }
 	vlan := func(fields string) string { return ok0 + `{"name":"v",` + fields + `}` }
+	two := func(a, b int) string { // interfaces with so many addresses
+		addresses := func(network, n int) string {
+			var all []string
+			for i := range n {
+				all = append(all, fmt.Sprintf(`"10.%d.0.%d/24"`, network, i+1))
+			}
+			return `"addresses":[` + strings.Join(all, ",") + `]`
+		}
+		return fmt.Sprintf(`{"name":"x","mac":"52:54:00:00:00:01",%s},{"name":"y","mac":"52:54:00:00:00:02",%s}`,
+			addresses(1, a), addresses(2, b))
+	}
 	for name, c := range map[string]struct{ interfaces, want string }{
 		"none": {"", ""},
 		"all": {vlan(`"vlan":{"link":"bond0","id":4094},"addresses":["10.20.0.11/24"],"gateway":"10.20.0.1"`),
 			""},
-		"no name":   {`{"mac":"52:54:00:00:00:01"}`, "interfaces[0].name is missing; write one such as lan0, bond0"},
-		"long name": {`{"name":"a234567890123456","mac":"52:54:00:00:00:01"}`, "has 16 bytes; write one of at most 15"},
-		"longest":   {`{"name":"a23456789012345","mac":"52:54:00:00:00:01"}`, ""},
-		"slash":     {`{"name":"a/b","mac":"52:54:00:00:00:01"}`, `"a/b" must begin with a letter`},
-		"number":    {`{"name":"20","mac":"52:54:00:00:00:01"}`, `"20" must begin with a letter`},
-		"reserved":  {`{"name":"all","mac":"52:54:00:00:00:01"}`, `"all" is reserved; write another one, such as lan0`},
+		"too many addresses": {two(17, 16), "spec.interfaces have 33 addresses in all; at most 32"},
+		"many addresses":     {two(16, 16), ""},
+		"no name":            {`{"mac":"52:54:00:00:00:01"}`, "interfaces[0].name is missing; write one such as lan0, bond0"},
+		"long name":          {`{"name":"a234567890123456","mac":"52:54:00:00:00:01"}`, "has 16 bytes; write one of at most 15"},
+		"longest":            {`{"name":"a23456789012345","mac":"52:54:00:00:00:01"}`, ""},
+		"slash":              {`{"name":"a/b","mac":"52:54:00:00:00:01"}`, `"a/b" must begin with a letter`},
+		"number":             {`{"name":"20","mac":"52:54:00:00:00:01"}`, `"20" must begin with a letter`},
+		"reserved":           {`{"name":"all","mac":"52:54:00:00:00:01"}`, `"all" is reserved; write another one, such as lan0`},
 		"kernel's": {`{"name":"eth3","mac":"52:54:00:00:00:01"}`,
 			`gives to any port; write another one, such as lan3`},
 		"twice":   {lan0 + `{"name":"lan0","mac":"52:54:00:00:00:02"}`, `interfaces[1].name "lan0" appears twice`},

@@ -35,8 +35,11 @@ func (h *Handler) admitMachine(c *change, old, next *trivet.Machine) error {
 	if err := h.checkAddresses(c.tx, old, next); err != nil {
 		return err
 	}
-	if err := h.reserveMACs(c.tx, old, next); err != nil || old == nil {
+	if err := h.reserveMACs(c.tx, old, next); err != nil {
 		return err
+	}
+	if old == nil {
+		return h.Fleet.CheckNewName(c.tx, next.Name)
 	}
 	return h.releasePorts(c.tx, old, next)
 }

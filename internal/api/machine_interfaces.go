@@ -44,7 +44,8 @@ func (h *Handler) checkInterface(tx *store.Tx, next *trivet.Machine, field strin
 	return h.checkLease(tx, next, field, a.Addr())
 }
 
-// checkLease refuses an address that another machine has from a range. DHCP leases it to no port from now on.
+// checkLease refuses an address that another machine or client has from a range, or that is held for a provision. DHCP
+// leases it to no other port from now on.
 func (h *Handler) checkLease(tx *store.Tx, next *trivet.Machine, field string, a netip.Addr) error {
 	record, err := h.Fleet.Addresses.In(tx).Get(a.String())
 	switch {
@@ -52,12 +53,23 @@ func (h *Handler) checkLease(tx *store.Tx, next *trivet.Machine, field string, a
 		return nil
 	case err != nil:
 		return err
-	case record.Spec.Machine == "" || record.Spec.MachineUID == next.UID || record.Status.Declined:
+	}
+	spec, owner := &record.Spec, ""
+	switch {
+	case spec.Provision != "":
+		owner = "held for provision " + trivet.ShortName(spec.Provision)
+	case record.Status.Declined, spec.Machine != "" && spec.MachineUID == next.UID:
+		return nil
+	case spec.Machine != "":
+		owner = "leased to machine " + spec.Machine
+	case !record.Status.Released && record.Status.Until.After(h.Now()):
+		owner = "leased to the client with MAC " + spec.MAC
+	default:
 		return nil
 	}
 	return &trivet.Error{Op: "fix address", Kind: "Machine", Name: next.Name,
 		Hint: "write another one, outside of the ranges of network " + record.Spec.Network,
-		Err:  fmt.Errorf("%w: %s %s is leased to machine %s", trivet.ErrExists, field, a, record.Spec.Machine)}
+		Err:  fmt.Errorf("%w: %s %s is %s", trivet.ErrExists, field, a, owner)}
 }
 
 // networkWith returns the network that an address is in, as this head knows it; nil if there is none.

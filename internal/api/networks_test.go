@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -162,6 +163,14 @@ func TestAddressesOfInterfaces(t *testing.T) {
 		Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}})
 	put(h, h.fleet.Addresses, &trivet.Address{Meta: trivet.Meta{Kind: "Address", Name: "10.20.0.50"},
 		Spec: trivet.AddressSpec{Network: "storage", MAC: macA, Machine: "other", MachineUID: "u"}})
+	put(h, h.fleet.Addresses, &trivet.Address{Meta: trivet.Meta{Kind: "Address", Name: "10.20.0.51"},
+		Spec:   trivet.AddressSpec{Network: "storage", MAC: macA},
+		Status: trivet.AddressStatus{Until: time.Now().Add(time.Hour)}})
+	put(h, h.fleet.Addresses, &trivet.Address{Meta: trivet.Meta{Kind: "Address", Name: "10.20.0.52"},
+		Spec: trivet.AddressSpec{Network: "storage", Provision: "default/web1", ProvisionUID: "u"}})
+	put(h, h.fleet.Addresses, &trivet.Address{Meta: trivet.Meta{Kind: "Address", Name: "10.20.0.53"},
+		Spec:   trivet.AddressSpec{Network: "storage", MAC: macA},
+		Status: trivet.AddressStatus{Until: time.Now().Add(-time.Hour)}})
 	with := func(name, mac string, addresses ...string) *trivet.Machine {
 		m := machine(name, mac)
 		lan := trivet.Interface{Name: "lan0", MAC: mac}
@@ -172,7 +181,7 @@ func TestAddressesOfInterfaces(t *testing.T) {
 		return m
 	}
 	machines := client.Of[trivet.Machine](admin)
-	m1, err := machines.Create(t.Context(), with("m1", macB, "10.20.0.11/24", "192.168.1.1/16"))
+	m1, err := machines.Create(t.Context(), with("m1", macB, "10.20.0.11/24", "192.168.1.1/16", "10.20.0.53/24"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,6 +195,8 @@ func TestAddressesOfInterfaces(t *testing.T) {
 			"spec.interfaces[0].addresses[1] 10.20.0.11 belongs to machine m1"},
 		"of another one's interface": {fixed, "spec.nics[0].address 10.20.0.11 belongs to machine m1"},
 		"leased":                     {with("m2", macC, "10.20.0.50/24"), "10.20.0.50 is leased to machine other"},
+		"leased to a client":         {with("m2", macC, "10.20.0.51/24"), "10.20.0.51 is leased to the client with MAC " + macA},
+		"held":                       {with("m2", macC, "10.20.0.52/24"), "10.20.0.52 is held for provision web1"},
 		"another prefix": {with("m2", macC, "10.20.0.12/16"),
 			"is in network storage, which is 10.20.0.0/24; write 10.20.0.12/24"},
 		"the gateway": {with("m2", macC, "10.20.0.1/24"), "is the gateway or a server of network storage"},

@@ -56,7 +56,8 @@ func TestAgentOfRenamedMachine(t *testing.T) {
 	}
 }
 
-// Another machine that has the former name is not taken for the renamed one, and the agents of both are known.
+// No machine is created with the former name, also without a MAC: the agent that has it is that of the renamed one, and
+// another agent is not known.
 func TestAgentsOfAFormerName(t *testing.T) {
 	t.Parallel()
 	a, c := renamer(t)
@@ -67,8 +68,11 @@ func TestAgentsOfAFormerName(t *testing.T) {
 		t.Fatal(err)
 	}
 	machines := client.Of[trivet.Machine](c)
-	if _, err := machines.Create(t.Context(), machine("m1", "52:54:00:00:00:09")); err != nil {
-		t.Fatal(err)
+	for _, m := range []*trivet.Machine{machine("m1"), machine("m1", "52:54:00:00:00:09")} {
+		if _, err := machines.Create(t.Context(), m); !errors.Is(err, trivet.ErrExists) ||
+			!strings.Contains(err.Error(), "m1 was the name of machine new") {
+			t.Errorf("a machine of the former name: %v", err)
+		}
 	}
 	if g, err := a.sync(0, 0); err != nil || g.Machine != "new" {
 		t.Errorf("the agent of the renamed machine: %+v, %v", g, err)

@@ -19,8 +19,8 @@ func (a *app) rename() *cobra.Command {
 			"that it serves goes on with it. Its former events and runs have the former name: trivet why shows both.\n" +
 			"The name of the host of an installed system does not change, until it is installed again.\n\n" +
 			"A machine is not renamed while a run of it is in progress, while its BMC is used, and while a provision\n" +
-			"that names it waits for it. Files that name the machine are yours to change: its MACs keep them from\n" +
-			"creating it again. Other kinds cannot be renamed.",
+			"that names it waits for it. Files that name the machine are yours to change; they cannot create it again: as\n" +
+			"long as the machine exists, no other one gets one of its last eight names. Other kinds cannot be renamed.",
 		Example: "  trivet rename machine m-525400123456 r1-u12\n" +
 			"  trivet get machines --field spec.nics.mac=52:54:00:12:34:56    # how it is named now\n" +
 			"  while read -r old new; do trivet rename machine \"$old\" \"$new\"; done < names.txt",

@@ -48,6 +48,9 @@ func (f *Fleet) enrolIn(tx *store.Tx, name string, h *trivet.Hello) error {
 	if _, err := f.MACs.In(tx).Get(h.MAC); !errors.Is(err, trivet.ErrNotFound) {
 		return errors.Join(err, errUnchanged)
 	}
+	if err := f.CheckNewName(tx, name); err != nil {
+		return err
+	}
 	site := f.siteIn(tx)
 	if err := f.makeRoom(tx, cmp.Or(site.Discovered, trivet.DefaultDiscovered)); err != nil {
 		return err

@@ -24,7 +24,7 @@ import (
 func (f *Fleet) Rename(ctx context.Context, machine string, req trivet.RenameRequest, by string) error {
 	err := req.Validate()
 	if err == nil {
-		err = f.checkNotAwaited(machine)
+		err = f.checkNotAwaited(machine, req.Name)
 	}
 	if err == nil {
 		err = f.update(ctx, func(tx *store.Tx) error { return f.rename(tx, machine, req, by) })
@@ -44,12 +44,22 @@ func errRename(machine, hint string, err error) error {
 	return &trivet.Error{Op: opRename, Kind: "Machine", Name: machine, Hint: hint, Err: err}
 }
 
-// checkNotAwaited refuses to rename a machine for which a provision waits by its name, as far as this head knows. One
-// that is created meanwhile says that there is no such machine.
-func (f *Fleet) checkNotAwaited(machine string) error {
+// checkNotAwaited refuses to rename a machine for which a provision waits by its name, as far as this head knows, and one
+// whose data would be overwritten by one that waits for the new name. One that is created meanwhile says that there is
+// no such machine.
+func (f *Fleet) checkNotAwaited(machine, to string) error {
 	m, err := f.Machines.GetShared(machine)
 	if err != nil {
 		return nil // the transaction finds out
+	}
+	named := *m
+	named.Name = to
+	for p := range f.NamingFor(&named) {
+		if m.Status.HoldsData != "" { // which a provision that names the machine may overwrite
+			return errRename(machine, "delete that provision, or choose another name",
+				fmt.Errorf("%w: it holds the data of %s, and provision %s waits for a machine %s", trivet.ErrConflict,
+					m.Status.HoldsData, p.ShortName(), to))
+		}
 	}
 	for p := range f.NamingFor(m) {
 		return errRename(machine, "delete that, or let it run; after the renaming, create it with the new name",
@@ -71,7 +81,7 @@ func (f *Fleet) rename(tx *store.Tx, machine string, req trivet.RenameRequest, b
 	case err != nil:
 		return err
 	}
-	if err := errors.Join(f.checkName(tx, machine, req.Name), checkNotInUse(t)); err != nil {
+	if err := errors.Join(f.checkName(tx, machine, t.machine.UID, req.Name), checkNotInUse(t)); err != nil {
 		return err
 	}
 	provisions, err := provisionsOf(t)
@@ -141,19 +151,37 @@ func (f *Fleet) renamedTo(machine string) string {
 }
 
 // checkName refuses a new name that is none, or another machine's.
-func (f *Fleet) checkName(tx *store.Tx, machine, to string) error {
+func (f *Fleet) checkName(tx *store.Tx, machine, uid, to string) error {
 	if machine == to {
 		return &trivet.FieldError{Field: "name", Problem: fmt.Sprintf("%q is its name already", to)}
 	}
 	_, err := f.Machines.In(tx).Get(to)
 	if errors.Is(err, trivet.ErrNotFound) {
-		return nil
+		return f.checkFormerName(tx, opRename, machine, to, uid)
 	}
 	if err != nil {
 		return err
 	}
 	return errRename(machine, "choose another name; see: trivet describe machine "+to,
 		fmt.Errorf("%w: %s is the name of another machine", trivet.ErrExists, to))
+}
+
+// CheckNewName refuses a name of a new machine that another machine had before it was renamed.
+func (f *Fleet) CheckNewName(tx *store.Tx, name string) error {
+	return f.checkFormerName(tx, "create", name, name, "")
+}
+
+// checkFormerName refuses a name that another machine had: a name does not mean one machine and then, while agents,
+// heads and people still use it for that one, another one.
+func (f *Fleet) checkFormerName(tx *store.Tx, op, machine, name, uid string) error {
+	for _, m := range f.Machines.In(tx).ListBy(state.ByFormerName, name) {
+		if m.UID != uid {
+			return &trivet.Error{Op: op, Kind: "Machine", Name: machine,
+				Hint: "choose another name; it can be used when " + m.Name + " is deleted",
+				Err:  fmt.Errorf("%w: %s was the name of machine %s until that was renamed", trivet.ErrExists, name, m.Name)}
+		}
+	}
+	return nil
 }
 
 // checkNotInUse refuses to rename a machine while what is outside of the store depends on its name.

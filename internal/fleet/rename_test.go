@@ -137,8 +137,8 @@ func text(t *testing.T, v any) string {
 	return string(doc)
 }
 
-// The names that a machine had are kept, the last ones, and one that it gets again is no former one. Another machine
-// may have a former name.
+// The names that a machine had are kept, the last ones, and one that it gets again is no former one. No other machine
+// may have a former name until the machine is deleted.
 func TestFormerNames(t *testing.T) {
 	r := newRack(t)
 	r.releasing("")
@@ -162,12 +162,49 @@ func TestFormerNames(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	r.write(func(tx *store.Tx) error {
-		return r.Machines.In(tx).Create(&trivet.Machine{Meta: trivet.Meta{Name: "b8"}})
+		return r.Machines.In(tx).Create(&trivet.Machine{Meta: trivet.Meta{Name: "other"}})
 	})
-	r.must(r.Rename(t.Context(), "b8", trivet.RenameRequest{Name: "c"}, "alice"))
-	if m, err := r.Machines.Get("c"); err != nil || len(m.Spec.NICs) != 0 {
-		t.Errorf("another machine of a former name: %+v, %v", m, err)
+	for _, former := range []string{"b8", "b1"} {
+		err := r.Rename(t.Context(), "other", trivet.RenameRequest{Name: former}, "alice")
+		if !errors.Is(err, trivet.ErrExists) || !strings.Contains(err.Error(), "was the name of machine "+name) {
+			t.Errorf("another machine to %s: %v", former, err)
+		}
 	}
+	r.must(r.Rename(t.Context(), "other", trivet.RenameRequest{Name: "b0"}, "alice"))
+	r.write(func(tx *store.Tx) error {
+		for name, want := range map[string]error{"b8": trivet.ErrExists, "new": nil} {
+			if err := r.CheckNewName(tx, name); !errors.Is(err, want) {
+				t.Errorf("a new machine %s: %v", name, err)
+			}
+		}
+		return r.Machines.In(tx).Delete(name)
+	})
+	r.must(r.Rename(t.Context(), "b0", trivet.RenameRequest{Name: "b8"}, "alice"))
+}
+
+// A machine that holds data gets no name for which a provision waits, which would overwrite it.
+func TestRenameToAnAwaitedName(t *testing.T) {
+	r := newRack(t)
+	r.releasing("")
+	r.write(func(tx *store.Tx) error {
+		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: "waits", Project: "default"},
+			Spec:   trivet.ProvisionSpec{Template: "t", Machine: "r1-u12"},
+			Status: trivet.ProvisionStatus{State: trivet.ProvisionPending}})
+	})
+	hold := func(what string) {
+		r.write(func(tx *store.Tx) error {
+			m, err := r.Machines.In(tx).Get("m1")
+			r.must(err)
+			m.Status.HoldsData = what
+			return r.Machines.In(tx).Put(m)
+		})
+	}
+	hold("provision db")
+	if err := r.renameTo("r1-u12"); !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "provision waits") {
+		t.Errorf("%v", err)
+	}
+	hold("")
+	r.must(r.renameTo("r1-u12"))
 }
 
 // A machine is not renamed while what is outside of the store depends on its name, nor to a name that it must not have.
