@@ -184,8 +184,12 @@ func (h *head) edit(label string) {
 	for _, name := range []string{"lo", "install", "site", "bmc", "robot"} { // written without the fields
 		file = strings.Replace(file, "name: "+name+"\n", "name: "+name+"\nlabels: {edit: "+label+"}\n", 1)
 	}
-	h.Apply(strings.ReplaceAll(file, "sleep: 2s", "sleep: 3s"))
-	h.Apply(file)
+	// What was read and written before is no longer of the file.
+	for _, text := range []string{strings.ReplaceAll(file, "sleep: 2s", "sleep: 3s"), file} {
+		if r, err := h.TrivetStdin(text, "apply", "--force-conflicts", "-f", "-"); err != nil {
+			h.Fatalf("%v\n%s", err, r.All)
+		}
+	}
 	// read, and written
 	for _, record := range []string{
 		"network/lo", "machine/idle", "template/install", "site/site", "account/robot", "image/system",

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -99,11 +100,18 @@ func (h *head) hasEvent(subject, reason, message string) error {
 // startMailServer starts a real mail server without TLS, and returns what it prints: a line for each mail.
 func startMailServer(t *testing.T, address string) *bufio.Reader {
 	t.Helper()
-	host, port, err := net.SplitHostPort(address)
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/usr/bin/python3", "../../internal/notify/testdata/smtpd.py", "plain", host, port, "", "")
+	defer l.Close()
+	listener, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	cmd := exec.Command("/usr/bin/python3", "../../internal/notify/testdata/smtpd.py", "plain", "", "")
+	cmd.ExtraFiles = []*os.File{listener}
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	if err := errors.Join(err1, err2, cmd.Start()); err != nil {

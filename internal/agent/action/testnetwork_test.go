@@ -62,6 +62,9 @@ func TestNetwork(t *testing.T) {
 	if !strings.HasPrefix(b.note, "14 MiB at ") || !strings.HasSuffix(b.note, "; 2 ports, 1 with a link") {
 		t.Errorf("note %q", b.note)
 	}
+	small := online(t, 14)
+	must(t, small.try(t.Context(), "test-network", map[string]any{"transfer": "64GB", "minRate": "900TB"}))
+	small.has("has 14 bytes only, and is fetched once; no rate is judged")
 	b.env.Sys = nil // a simulated machine
 	must(t, b.try(t.Context(), "test-network", map[string]any{"transfer": "1MB"}))
 	b.run.Network = nil
