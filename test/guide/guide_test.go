@@ -191,18 +191,18 @@ func (r *reader) happens(event string) {
 		r.awaitStatus("head2 does not respond", "stops writes: 2 of 3 voters respond")
 	case "head2 has power again":
 		r.heads[2].Up()
-		r.awaitStatus("ok heads:", "ok spare:")
+		r.awaitStatus("ok heads:", "ok spare:", "ok dhcp:", "ok tftp:", "ok boot-http:")
 	default:
 		r.Fatalf("the page has an event that this test does not know: %s", event)
 	}
 }
 
-// awaitStatus waits until the heads know what has happened.
+// awaitStatus waits until the heads know what has happened: what they know of each other is up to three seconds old.
 func (r *reader) awaitStatus(texts ...string) {
 	r.Helper()
 	r.heads[0].Await("trivet status", func() error {
 		var all string
-		for _, name := range []string{"heads", "spare"} {
+		for _, name := range []string{"heads", "spare", "dhcp", "tftp", "boot-http"} {
 			out, _ := r.heads[0].Trivet("status", "--invariant", name)
 			all += strings.Join(strings.Fields(out.All), " ") + "\n"
 		}
