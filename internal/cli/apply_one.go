@@ -81,9 +81,12 @@ func applyOne(ctx context.Context, kind client.Kind, m *manifest, o applyOptions
 	return done, nil
 }
 
-// hasFields reports whether the record has anything that people write.
+// hasFields reports whether the record has anything that people write; what is zero is of no manager.
 func (m *manifest) hasFields() bool {
-	object, _ := m.value.(map[string]any)
+	var object map[string]any
+	if text, err := json.Marshal(m.record); err != nil || json.Unmarshal(text, &object) != nil {
+		return false
+	}
 	return slices.ContainsFunc(ownership.Parts, func(part string) bool {
 		fields, _ := object[part].(map[string]any)
 		return len(fields) > 0
