@@ -20,8 +20,8 @@ import "encoding/json"
 // MediaMergePatch is the media type of a merge patch (RFC 7386).
 const MediaMergePatch = "application/merge-patch+json"
 
-// MediaApplyPatch is the media type of a record that is applied: what it has is set, what its manager applied before and
-// it lacks is removed, and all else stays. The query has the manager, "apply" by default; former, a manager whose
+// MediaApplyPatch is the media type of a record that is applied: what it has is set, what its manager applied before
+// and it lacks is removed, and all else stays. The query has the manager, "apply" by default; former, a manager whose
 // fields it takes over; and force=1 to overwrite what others have changed, which is a conflict otherwise.
 const MediaApplyPatch = "application/apply-patch+json"
 

@@ -220,8 +220,8 @@ type ApplyOptions struct {
 }
 
 // Apply creates a record, or changes it as far as the manager applied it before. It takes the record's JSON as a person
-// wrote it, and returns the record as stored. A field that others have changed is an ErrConflict, which names it, unless
-// the kind is forced.
+// wrote it, and returns the record as stored. A field that others have changed is an ErrConflict, which names it,
+// unless the kind is forced.
 func (k Kind) Apply(ctx context.Context, name string, o ApplyOptions, body []byte) (trivet.Record, error) {
 	cl := call{method: http.MethodPatch, body: body, query: url.Values{},
 		header: http.Header{"Content-Type": {trivet.MediaApplyPatch}}}

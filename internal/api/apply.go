@@ -142,7 +142,11 @@ func (a *applying) change(tx *store.Tx, old trivet.Record) error {
 	if err != nil {
 		return err
 	}
-	after, err := a.typedOf(next)
+	rec, err := a.decode(next)
+	if err != nil {
+		return err
+	}
+	after, err := typed(rec)
 	if err != nil {
 		return err
 	}
@@ -189,13 +193,10 @@ func typed(rec trivet.Record) (map[string]any, error) {
 	return object(text)
 }
 
-// typedOf is typed for the JSON of a record.
-func (wr *writer) typedOf(doc []byte) (map[string]any, error) {
+// decode returns the record of its JSON.
+func (wr *writer) decode(doc []byte) (trivet.Record, error) {
 	rec := wr.info.New()
-	if err := json.Unmarshal(doc, rec); err != nil {
-		return nil, err
-	}
-	return typed(rec)
+	return rec, json.Unmarshal(doc, rec)
 }
 
 // withOwners returns a record with other owners of its fields.
@@ -220,36 +221,29 @@ func withOwners(record []byte, owners ownership.Owners, creator string) ([]byte,
 	return json.Marshal(fields)
 }
 
-// changed returns a record that a patch has changed, with what that changes of the owners of its fields.
-func (wr *writer) changed(old trivet.Record, patched []byte) ([]byte, error) {
-	head := old.Header()
-	if len(head.Managed) == 0 {
-		return patched, nil
+// changed returns the owners of a record's fields after a write that is not an apply.
+func changed(old, next trivet.Record) (ownership.Owners, error) {
+	owners := ownership.Owners(old.Header().Managed)
+	if len(owners) == 0 {
+		return nil, nil
 	}
 	before, err := typed(old)
 	if err != nil {
 		return nil, err
-	}
-	after, err := wr.typedOf(patched)
-	if err != nil {
-		return nil, err
-	}
-	return withOwners(patched, ownership.Owners(head.Managed).Changed(before, after), head.Creator)
-}
-
-// changedDirectly is changed for a record that was replaced.
-func changedDirectly(old, next trivet.Record) error {
-	if len(old.Header().Managed) == 0 {
-		return nil
-	}
-	before, err := typed(old)
-	if err != nil {
-		return err
 	}
 	after, err := typed(next)
+	return owners.Changed(before, after), err
+}
+
+// withChanged returns a record that a patch has changed, with its owners after that.
+func (wr *writer) withChanged(old trivet.Record, patched []byte) ([]byte, error) {
+	next, err := wr.decode(patched)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	next.Header().Managed = ownership.Owners(old.Header().Managed).Changed(before, after)
-	return nil
+	owners, err := changed(old, next)
+	if err != nil {
+		return nil, err
+	}
+	return withOwners(patched, owners, old.Header().Creator)
 }

@@ -3,6 +3,7 @@ package api_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,7 +31,8 @@ func TestApplyBeforeTheRelease(t *testing.T) {
 	if m := apply(`{"rack":"r1"}`); m.Spec.NICs != nil || m.Managed != nil {
 		t.Errorf("before the release: %+v", m)
 	}
-	_, err := machines.Apply(t.Context(), "m1", client.ApplyOptions{Manager: "set"}, []byte(`{"name":"m1","spec":{"rack":"r1"}}`))
+	_, err := machines.Apply(t.Context(), "m1", client.ApplyOptions{Manager: "set"},
+		[]byte(`{"name":"m1","spec":{"rack":"r1"}}`))
 	if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "upgrade the other heads first") {
 		t.Errorf("with a manager, before the release: %v", err)
 	}
@@ -57,7 +59,7 @@ func TestOwnersAreWrittenByApply(t *testing.T) {
 	is := func(what string, want map[string][]string) {
 		t.Helper()
 		m, err := machines.Get(t.Context(), "m1")
-		if err != nil || !equalOwners(m.Managed, want) {
+		if err != nil || !maps.EqualFunc(m.Managed, want, slices.Equal) {
 			t.Errorf("%s: %v, %v, want %v", what, m.Managed, err, want)
 		}
 	}
@@ -107,18 +109,6 @@ func machineKind(t *testing.T, cl *client.Client) client.Kind {
 	return cl.Kind(must(trivet.LookupKind("Machine"))(t))
 }
 
-func equalOwners(a, b map[string][]string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for manager, fields := range a {
-		if has, ok := b[manager]; !ok || !slices.Equal(fields, has) {
-			return false
-		}
-	}
-	return true
-}
-
 // Many sets of files apply to one record at once, and create it: each has its label afterwards, and no other's.
 func TestApplyTogether(t *testing.T) {
 	t.Parallel()
@@ -149,7 +139,8 @@ func TestApplyTogether(t *testing.T) {
 			}
 		}
 	}
-	_, err := machines.Apply(t.Context(), "m1", client.ApplyOptions{Manager: "set9"}, []byte(`{"name":"m1","labels":{"x":"y"}}`))
+	_, err := machines.Apply(t.Context(), "m1", client.ApplyOptions{Manager: "set9"},
+		[]byte(`{"name":"m1","labels":{"x":"y"}}`))
 	if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), "at most 8") {
 		t.Errorf("one more manager: %v", err)
 	}

@@ -225,7 +225,7 @@ func (wr *writer) replace(tx *store.Tx, old, rec trivet.Record) error {
 	if err := wr.matches(old, rec.Header().Generation); err != nil {
 		return err
 	}
-	if err := changedDirectly(old, next); err != nil {
+	if next.Header().Managed, err = changed(old, next); err != nil {
 		return err
 	}
 	return tx.PutRecord(next)
@@ -309,8 +309,10 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if err != nil || apitypes.Equal(stored, patched) {
 		return err
 	}
-	if patched, err = wr.changed(old, patched); err != nil {
-		return err
+	if len(old.Header().Managed) > 0 {
+		if patched, err = wr.withChanged(old, patched); err != nil {
+			return err
+		}
 	}
 	return tx.PutRaw(wr.info.Kind, wr.fullName(), patched)
 }

@@ -213,13 +213,19 @@ func listHint(err error) string {
 	return "those that exist: trivet get " + info.Plural + flag
 }
 
+// config returns how the selected cluster is reached.
+func (a *app) config() (client.Config, error) {
+	cfg, err := client.Environment(a.context)
+	cfg.UserAgent, cfg.FailFast, cfg.Fresh = "trivet/"+a.Version, true, true
+	return cfg, err
+}
+
 // connect returns a client of the selected cluster.
 func (a *app) connect() (*client.Client, error) {
-	cfg, err := client.Environment(a.context)
+	cfg, err := a.config()
 	if err != nil {
 		return nil, err
 	}
-	cfg.UserAgent, cfg.FailFast, cfg.Fresh = "trivet/"+a.Version, true, true
 	former := cfg.Trust
 	cfg.OnTrust = func(trust string) {
 		err := client.SaveTrust(a.context, former, trust)

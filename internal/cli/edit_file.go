@@ -34,7 +34,11 @@ type editFile struct {
 // newEditFile writes a record as get -o yaml shows it, without its status.
 func newEditFile(info trivet.KindInfo, name string, raw json.RawMessage, hideProject bool) (*editFile, error) {
 	text, err := yamlWithout(raw, func(f yaml.MapItem) bool {
-		return f.Key == "status" || f.Key == "managed" || f.Key == "creator" || hideProject && f.Key == "project" && f.Value == trivet.DefaultProject
+		switch f.Key {
+		case "status", "managed", "creator":
+			return true
+		}
+		return hideProject && f.Key == "project" && f.Value == trivet.DefaultProject
 	})
 	if err != nil {
 		return nil, err

@@ -27,21 +27,13 @@ func (a *app) pruneRecords(ctx context.Context, cl *client.Client, manifests []*
 	}
 	failed := false
 	for _, s := range all {
-		kind := cl.Kind(s.info).In(s.project)
-		now, err := kind.Get(ctx, s.name) // a person may have taken long to confirm
-		switch {
-		case errors.Is(err, trivet.ErrNotFound):
-			continue
-		case err == nil && (now.Header().UID != s.uid || !isOnlyOf(now.Header(), o.Manager)):
-			fmt.Fprintf(a.Err, "%s stays: it was changed meanwhile\n", a.titleOf(s.target))
-			continue
-		case err == nil && !o.dryRun: // a dry run could be refused for what refers to it and would be deleted before it
-			_, err = kind.Remove(ctx, s.name)
-		}
-		if err != nil {
-			failed = true
-			PrintError(a.Err, err)
-			continue
+		// A dry run could be refused for what refers to the record, and would be deleted before it.
+		if !o.dryRun {
+			if err := s.remove(ctx, cl.Kind(s.info).In(s.project), o.Manager); err != nil {
+				failed = true
+				PrintError(a.Err, err)
+				continue
+			}
 		}
 		fmt.Fprintf(a.Out, "%s deleted%s\n", a.titleOf(s.target), o.note())
 	}
@@ -71,6 +63,22 @@ type surplus struct {
 	uid string
 }
 
+// remove deletes the record, unless it was changed since it was listed: a person may have taken long to confirm.
+func (s surplus) remove(ctx context.Context, kind client.Kind, manager string) error {
+	now, err := kind.Get(ctx, s.name)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return nil
+	}
+	if err == nil && (now.Header().UID != s.uid || !isOnlyOf(now.Header(), manager)) {
+		err = &trivet.Error{Op: "prune", Kind: s.info.Kind, Name: s.name, Hint: "run the same command again",
+			Err: fmt.Errorf("%w: it was changed meanwhile", trivet.ErrConflict)}
+	}
+	if err == nil {
+		_, err = kind.Remove(ctx, s.name)
+	}
+	return err
+}
+
 // titleOf returns the name of a record, with its project where that is not the command's.
 func (a *app) titleOf(t target) string {
 	if t.info.Scope == trivet.ScopeProject && t.project != a.project() {
@@ -80,7 +88,8 @@ func (a *app) titleOf(t target) string {
 }
 
 // surplus returns the records to prune, in the order of their deletion.
-func (a *app) surplus(ctx context.Context, cl *client.Client, manifests []*manifest, manager string) ([]surplus, error) {
+func (a *app) surplus(ctx context.Context, cl *client.Client, manifests []*manifest,
+	manager string) ([]surplus, error) {
 	wanted, projects := map[string]bool{}, []string{a.project()}
 	for _, m := range manifests {
 		wanted[title(m.info, m.fullName(a))] = true
@@ -107,7 +116,8 @@ func (a *app) surplus(ctx context.Context, cl *client.Client, manifests []*manif
 }
 
 // surplusOf returns the records of one kind to prune.
-func surplusOf(ctx context.Context, kind client.Kind, manager string, wanted map[string]bool) (all []surplus, err error) {
+func surplusOf(ctx context.Context, kind client.Kind, manager string, wanted map[string]bool) (
+	all []surplus, err error) {
 	if kind.Info.ReadOnly {
 		return nil, nil
 	}

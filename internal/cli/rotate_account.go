@@ -21,9 +21,9 @@ func (a *app) rotateAccount() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use: "account NAME", Short: "Replace all tokens of one account by a new one",
-		Long: "Replace all tokens of one account by a new one, such as after a laptop was lost: the new token is issued and\n" +
-			"printed on the standard output, and then all others are revoked. Where the token in use is one of them,\n" +
-			"the context of the config file has the new one before. If it is interrupted, run it again.\n\n" +
+		Long: "Replace all tokens of one account by a new one, such as after a laptop was lost: the new token is issued\n" +
+			"and printed on the standard output, and then all others are revoked. Where the token in use is one of\n" +
+			"them, the context of the config file has the new one before. If it is interrupted, run it again.\n\n" +
 			"Tokens that heads have in their data directories stay: trivet head remove revokes that of a head. Programs\n" +
 			"that must go on meanwhile get another token first (trivet token issue), and then the old one is revoked\n" +
 			"(trivet token revoke).",
@@ -145,7 +145,7 @@ func revokeText(account string, old []*trivet.Token, inUse string) string {
 
 // useToken writes a token into the context in use, and returns a client that uses it.
 func (a *app) useToken(token string) (*client.Client, error) {
-	cfg, err := client.Environment(a.context)
+	cfg, err := a.config()
 	if err != nil {
 		return nil, err
 	}
@@ -156,6 +156,5 @@ func (a *app) useToken(token string) (*client.Client, error) {
 		return nil, &trivet.Error{Op: "rotate", Err: err,
 			Hint: "no other token is revoked; save the new one by trivet login, and run it again"}
 	}
-	cfg.UserAgent, cfg.FailFast, cfg.Fresh = "trivet/"+a.Version, true, true
 	return client.New(cfg)
 }

@@ -44,9 +44,9 @@ func errRename(machine, hint string, err error) error {
 	return &trivet.Error{Op: opRename, Kind: "Machine", Name: machine, Hint: hint, Err: err}
 }
 
-// checkNotAwaited refuses to rename a machine for which a provision waits by its name, as far as this head knows, and one
-// whose data would be overwritten by one that waits for the new name. One that is created meanwhile says that there is
-// no such machine.
+// checkNotAwaited refuses to rename a machine for which a provision waits by its name, as far as this head knows, and
+// one whose data would be overwritten by one that waits for the new name. One that is created meanwhile says that there
+// is no such machine.
 func (f *Fleet) checkNotAwaited(machine, to string) error {
 	m, err := f.Machines.GetShared(machine)
 	if err != nil {

@@ -200,7 +200,8 @@ func TestRenameToAnAwaitedName(t *testing.T) {
 		})
 	}
 	hold("provision db")
-	if err := r.renameTo("r1-u12"); !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "provision waits") {
+	err := r.renameTo("r1-u12")
+	if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "provision waits") {
 		t.Errorf("%v", err)
 	}
 	hold("")

@@ -104,7 +104,7 @@ func (o Owners) Conflicts(manager string, fields []Field, before, after any) []*
 
 // problem says who has a field.
 func problem(others []string) string {
-	if others[0] == Direct || len(others) > 1 && slices.Contains(others, Direct) {
+	if slices.Contains(others, Direct) {
 		return "was changed since it was applied: by edit, patch, label or another program"
 	}
 	return "is applied with another value by " + strings.Join(others, ", ")
@@ -144,8 +144,9 @@ func (o Owners) checkManagers(manager string, before Owners) error {
 	if before[manager] != nil || len(names) <= MaxManagers {
 		return nil
 	}
-	return &trivet.FieldError{Field: "manager", Problem: fmt.Sprintf("%q would be one of %d of this record: %s; at most %d",
-		manager, len(names), strings.Join(names, ", "), MaxManagers)}
+	return &trivet.FieldError{Field: "manager", Problem: fmt.Sprintf(
+		"%q would be one of %d of this record: %s; at most %d", manager, len(names), strings.Join(names, ", "),
+		MaxManagers)}
 }
 
 // Renamed returns the owners where one manager has what another one had.

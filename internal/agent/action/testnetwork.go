@@ -116,8 +116,8 @@ func portsFault(counted []inventory.Port, linked int, s *actionspec.TestNetwork)
 	return faultsOf(errs)
 }
 
-// smallBlob is the size below which a blob is fetched once, and no rate is judged: no initramfs is that small, and heads
-// would get millions of requests.
+// smallBlob is the size below which a blob is fetched once, and no rate is judged: no initramfs is that small, and
+// heads would get millions of requests.
 const smallBlob = 64 << 10
 
 // transfer fetches the initramfs of the machine's platform, as often as the wanted size needs, and returns the rate.
