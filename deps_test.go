@@ -26,8 +26,8 @@ var layers = []layer{
 	{"public", [][]string{{"."}, {"client"}}},
 	{"mechanisms", [][]string{
 		{
-			"internal/apitypes", "internal/faultinject", "internal/image/qcow2", "internal/keyring", "internal/limit",
-			"internal/wait",
+			"internal/apitypes", "internal/faultinject", "internal/image/docker", "internal/image/qcow2", "internal/keyring",
+			"internal/limit", "internal/wait",
 		},
 		{
 			"internal/archive", "internal/auth", "internal/blob", "internal/bmc", "internal/bucket", "internal/cluster",

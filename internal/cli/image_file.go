@@ -92,8 +92,8 @@ func (a *app) prepare(ctx context.Context, in *imageFile, f *importFlags) error 
 	if err := in.inspect(f); err != nil {
 		return err
 	}
-	compressed := in.info.Within == image.Qcow2 && in.info.Compression != image.None
-	inOrder := in.info.Converts() && in.info.Within != image.Qcow2 || !in.info.Converts() && in.headVerifies()
+	compressed := in.info.AnyOrder() && in.info.Compression != image.None
+	inOrder := in.info.Converts() && !in.info.AnyOrder() || !in.info.Converts() && in.headVerifies()
 	switch {
 	case compressed:
 		if err := a.spool(ctx, in, in.source, in.info.Compression); err != nil {
@@ -152,7 +152,7 @@ func (in *imageFile) inspectDir(f *importFlags) error {
 func (in *imageFile) agree(format string) error {
 	switch found := &in.info; {
 	case format == "" || format == found.Format:
-	case format == image.Tar && found.Within == image.DiskRaw:
+	case format == image.Tar && (found.Within == image.DiskRaw || found.Within == image.DockerArchive):
 		found.Within, found.Format, found.RawBytes = "", image.Tar, 0
 	case !in.isDir && format == image.Tar && found.Format == image.OCI,
 		format == image.OCI && found.Format == image.Tar:

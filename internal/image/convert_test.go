@@ -41,6 +41,21 @@ func converted(t *testing.T, file []byte, digest string) ([]byte, *Packed, error
 	return content, p, err
 }
 
+// A docker archive is stored as an OCI layout.
+func TestConvertDockerArchive(t *testing.T) {
+	file := dockerArchive(t)
+	info, err := inspectBytes(file)
+	must(t, err)
+	f := &File{Source: bytes.NewReader(file), Bytes: int64(len(file)), Info: info}
+	content, err := f.Content()
+	must(t, err)
+	layout, err := io.ReadAll(content)
+	must(t, err)
+	if got, err := inspectBytes(layout); err != nil || got.Format != OCI || got.Within != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestConvert(t *testing.T) {
 	content := disk()[:4<<20+512]
 	for name, file := range map[string][]byte{

@@ -11,6 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
 	"github.com/trivet-project/trivet/internal/agent/action/block"
 )
 
@@ -77,6 +81,18 @@ func archive(t testing.TB, names ...string) []byte {
 		must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Typeflag: kind}))
 	}
 	must(t, w.Close())
+	return b.Bytes()
+}
+
+// dockerArchive returns a docker archive as Google's crane writes it.
+func dockerArchive(t testing.TB) []byte {
+	t.Helper()
+	img, err := random.Image(5000, 2)
+	must(t, err)
+	tag, err := name.NewTag("a:1")
+	must(t, err)
+	var b bytes.Buffer
+	must(t, tarball.Write(tag, img, &b))
 	return b.Bytes()
 }
 

@@ -6,13 +6,14 @@ import (
 	"io"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/image/docker"
 	"github.com/trivet-project/trivet/internal/image/qcow2"
 )
 
 // Info is the result of Inspect.
 type Info struct {
 	Compression string // of the file
-	Within      string // the content is not the file itself: Qcow2 or DiskRaw
+	Within      string // the content is not the file itself: Qcow2, DiskRaw or DockerArchive
 	Format      string // of the content
 	RawBytes    int64  // of the content; 0 if it is known only after decompressing all of it
 	Content     string // of a raw image: "gpt", "mbr", the type of its file system, or "" if it is not known
@@ -23,6 +24,8 @@ type Info struct {
 const (
 	Qcow2   = "qcow2"    // a disk of QEMU
 	DiskRaw = "disk.raw" // a tar archive of this file only, as Debian's images for clouds are
+	// DockerArchive is a container image as Docker wrote it before version 25; its content is an OCI layout.
+	DockerArchive = "docker archive"
 )
 
 // headBytes are read of the content: enough for a partition table of any kind and the file systems' first blocks.
@@ -74,7 +77,9 @@ func inspect(r io.ReaderAt, size int64) (info Info, err error) {
 		err = info.inQcow2(r, size)
 		return info, err
 	case isTar(head):
-		err = info.inTar(open)
+		if err = info.inTar(open); err == nil && info.Within == DockerArchive && info.Compression == None {
+			_, err = docker.Open(r, size)
+		}
 		return info, err
 	}
 	return info, info.raw(head)
@@ -132,7 +137,10 @@ func (i *Info) inTar(open func() (io.ReadCloser, error)) error {
 	}
 	i.Format = Tar
 	if err == nil {
-		i.Format, err = tarFormat(open)
+		i.Format, i.Within, err = tarFormat(open)
+	}
+	if i.Within == DockerArchive {
+		i.RawBytes = 0
 	}
 	return err
 }

@@ -22,14 +22,14 @@ const (
 var (
 	layoutNames = []string{"oci-layout", "index.json", "blobs", "manifest.json", "repositories"}
 	layoutBlob  = regexp.MustCompile(`^blobs/sha256/[0-9a-f]{64}$`)
-	dockerName  = regexp.MustCompile(`^[0-9a-f]{64}(\.json|\.tar|/.*)?$`)
+	dockerName  = regexp.MustCompile(`^(sha256:)?[0-9a-f]{64}(\.json|\.tar|\.tar\.gz|/.*)?$`)
 )
 
-// tarFormat returns the format of an archive's content.
-func tarFormat(open func() (io.ReadCloser, error)) (string, error) {
+// tarFormat returns the format of an archive's content, and what that is within.
+func tarFormat(open func() (io.ReadCloser, error)) (format, within string, err error) {
 	content, err := open()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer content.Close()
 	var in io.Reader = content
@@ -42,33 +42,33 @@ func tarFormat(open func() (io.ReadCloser, error)) (string, error) {
 		name, _, err := nextFile(t)
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the end of the archive or of the search
-			return searched(blobs, docker)
+			format, within = searched(blobs, docker)
+			return format, within, nil
 		case errors.Is(err, tar.ErrHeader):
-			return "", fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+			return "", "", fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
 		case err != nil:
-			return "", err
+			return "", "", err
 		case name == "oci-layout":
-			return OCI, nil
+			return OCI, "", nil
 		}
 		top, _, _ := strings.Cut(name, "/")
 		blobs, docker = blobs || layoutBlob.MatchString(name), docker || dockerName.MatchString(name)
 		if !slices.Contains(layoutNames, top) && !dockerName.MatchString(name) {
-			return Tar, nil
+			return Tar, "", nil
 		}
 	}
-	return searched(blobs, docker)
+	format, within = searched(blobs, docker)
+	return format, within, nil
 }
 
 // searched returns the format of an archive that begins as one of a container image does, and has too much in it to
 // find its other files.
-func searched(blobs, docker bool) (string, error) {
+func searched(blobs, docker bool) (format, within string) {
 	switch {
 	case blobs:
-		return OCI, nil
+		return OCI, ""
 	case docker:
-		return "", &trivet.Error{Op: "read image", Err: fmt.Errorf("%w: it is a docker archive without an OCI layout",
-			trivet.ErrInvalid), Hint: "save it by Docker 25 or later, or convert it: " +
-			"skopeo copy docker-archive:FILE oci-archive:image.tar"}
+		return OCI, DockerArchive
 	}
-	return Tar, nil
+	return Tar, ""
 }
