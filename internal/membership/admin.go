@@ -22,20 +22,61 @@ const adminContext = "local"
 // AdminFile returns the path of the administrator's credential, which the first start creates.
 func AdminFile(dir string) string { return filepath.Join(dir, "admin.yaml") }
 
+// writeAdminFile creates the administrator's file, or updates the heads' addresses and the CAs in it. Where its token
+// was revoked, or its account deleted, it creates another one: root on a head must not be locked out of it.
 func (r *Registration) writeAdminFile(ctx context.Context) error {
-	if fileExists(AdminFile(r.Local.cfg.Dir)) {
-		return r.updateAdminFile()
+	c, err := r.readAdminFile()
+	if errors.Is(err, trivet.ErrNotFound) {
+		return r.createAdmin(ctx)
 	}
-	return r.createAdmin(ctx)
+	if err != nil {
+		return err
+	}
+	ok, err := r.accepts(ctx, c.Token)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		r.Local.cfg.Log.Warn("the token of the administrator's file was revoked; another one is created",
+			"file", AdminFile(r.Local.cfg.Dir))
+		return r.createAdmin(ctx)
+	}
+	return r.updateAdminFile()
+}
+
+func (r *Registration) readAdminFile() (client.Context, error) {
+	file, err := client.ReadFile(AdminFile(r.Local.cfg.Dir))
+	if err != nil {
+		return client.Context{}, err
+	}
+	return file.Pick("")
+}
+
+// accepts reports whether a token is an administrator's. What was written last counts, not this head's copy.
+func (r *Registration) accepts(ctx context.Context, token string) (ok bool, err error) {
+	id, err := auth.ParseToken(token)
+	if err != nil {
+		return false, nil
+	}
+	_, err = r.Records.Store.Update(ctx, func(tx *store.Tx) error {
+		t, err := r.Records.Tokens.In(tx).Get(id)
+		if err != nil {
+			return err
+		}
+		a, err := r.Records.Accounts.In(tx).Get(t.Spec.Account)
+		ok = err == nil && auth.CheckToken(token, t.Spec.Hash) == nil && a.UID == t.Spec.AccountUID &&
+			a.Spec.Role == trivet.AccountAdmin
+		return err
+	})
+	if errors.Is(err, trivet.ErrNotFound) {
+		return false, nil
+	}
+	return ok, err
 }
 
 // updateAdminFile updates the heads' addresses and the CAs in the file.
 func (r *Registration) updateAdminFile() error {
-	file, err := client.ReadFile(AdminFile(r.Local.cfg.Dir))
-	if err != nil {
-		return err
-	}
-	c, err := file.Pick("")
+	c, err := r.readAdminFile()
 	if err != nil || slices.Equal(c.Endpoints, r.endpoints()) && c.Trust == r.Local.Root().Trust() {
 		return err
 	}
