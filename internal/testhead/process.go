@@ -127,8 +127,13 @@ func (p *Process) Resident() (int64, error) { return p.memory("VmRSS:") }
 func (p *Process) Anonymous() (int64, error) { return p.memory("RssAnon:") }
 
 // memory returns a field of /proc/PID/status.
-func (p *Process) memory(field string) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+func (p *Process) memory(field string) (int64, error) { return memoryOf(p.PID(), field) }
+
+// PeakOf returns the most memory that a process has had resident, in bytes, with pages of files.
+func PeakOf(pid int) (int64, error) { return memoryOf(pid, "VmHWM:") }
+
+func memoryOf(pid int, field string) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}

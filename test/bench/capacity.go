@@ -57,7 +57,7 @@ func (b *bench) capacity() error {
 	if err := errors.Join(c.reads(), c.changes(), c.claims(), c.freed()); err != nil {
 		return err
 	}
-	return c.connect()
+	return errors.Join(c.connect(), c.backups())
 }
 
 // fill fills the head's store, or takes one that another run has filled.

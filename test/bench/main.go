@@ -3,7 +3,7 @@
 // namespaces and runs it in the client's.
 //
 // Each subject is a file: idle.go, dhcp.go, http.go, tftp.go, image.go, workflows.go, gap.go, storm.go, scale.go,
-// faults.go, capacity.go.
+// faults.go, capacity.go with backup.go.
 // Subjects with agents have heads in a site (site.go), machines in a fleet (fleet.go), and their agents in a process
 // of their own (agentpool.go). What was measured is rows (rows.go), which are printed, compared with their bounds and
 // written into docs/benchmarks.md (docs.go).
