@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,15 +31,16 @@ func demoCommand() *cobra.Command {
 			"type, and when they could be seen. Each thing that must not be is a violation, and makes the exit\n" +
 			"status 1. All deadlines are a twelfth of the usual ones. With --history FILE.jsonl what is wrong is\n" +
 			"written to FILE.truth.json.\n\n" +
-			"Scenario recovery is a rehearsal of docs/recovery.md: heads are lost for good in five ways, while\n" +
-			"machines are being installed and clients write, and are recovered by the commands of this program.\n" +
-			"For each way it shows how long it took until all invariants of trivet status held again, and how many\n" +
-			"acknowledged writes and blobs were lost. The exit status is 1 where one was lost that the plan of the\n" +
+			"Scenario recovery is a rehearsal of docs/recovery.md and docs/heads.md: heads are lost for good in six\n" +
+			"ways, their keys are replaced, and their program is, while machines are being installed and clients\n" +
+			"write; all by the commands of this program. For each case, or those of --case, it shows how long it\n" +
+			"took until all invariants of trivet status held again, and how many\n" +
+			"acknowledged writes and blobs were lost. The exit status is 1 where one was lost that the plan of a\n" +
 			"recovery did not give up, or where not all is well afterwards.",
 		Example: "  trivet demo --machines 50\n  trivet demo --machines 50 --json --history history.jsonl\n" +
 			"  trivet demo --heads 3 --machines 100 --kill random\n" +
 			"  trivet demo --scenario faults --heads 3 --machines 200 --history faults.jsonl\n" +
-			"  trivet demo --scenario recovery\n  trivet demo --scenario recovery --json",
+			"  trivet demo --scenario recovery\n  trivet demo --scenario recovery --case quorum-lost,upgraded --json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if d.Log, err = newLogger(os.Stderr, level, "text"); err != nil {
@@ -70,6 +72,9 @@ func demoCommand() *cobra.Command {
 	f.StringVar(&kill, "kill", "", "random: kill heads with SIGKILL and restart them while machines install")
 	f.StringVar(&d.Scenario, "scenario", lab.ScenarioInstall,
 		"install; faults: 23 % of the machines, a rack, a platform and an image are bad; or recovery: heads are lost")
+	f.StringSliceVar(&d.Cases, "case", nil,
+		"run these cases of scenario recovery only: "+strings.Join(lab.RecoveryCases(), ", "))
+	c.RegisterFlagCompletionFunc("case", cobra.FixedCompletions(lab.RecoveryCases(), cobra.ShellCompDirectiveNoFileComp))
 	f.Uint64Var(&d.Seed, "seed", 1, "decides what is bad in scenario faults")
 	f.DurationVar(&d.Timeout, "timeout", 10*time.Minute, "maximum duration of the demo")
 	f.BoolVar(&d.JSON, "json", false,

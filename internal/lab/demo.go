@@ -35,7 +35,8 @@ type Demo struct {
 	// Scenario is "install"; "faults", where much is wrong with the machines; or "recovery", see Recover; empty:
 	// "install".
 	Scenario string
-	Seed     uint64 // of what is wrong
+	Cases    []string // of the scenario "recovery"; nil: all
+	Seed     uint64   // of what is wrong
 	Timeout  time.Duration
 	JSON     bool   // print one line at the end instead of the progress
 	History  string // file of all acknowledged writes, actions and faults; empty: none
@@ -109,6 +110,8 @@ func (d *Demo) validate() error {
 	case d.Scenario != "" && !slices.Contains([]string{ScenarioInstall, ScenarioFaults, ScenarioRecovery}, d.Scenario):
 		return &trivet.FieldError{Field: "--scenario", Problem: fmt.Sprintf("is %q; must be %s, %s or %s", d.Scenario,
 			ScenarioInstall, ScenarioFaults, ScenarioRecovery)}
+	case d.Scenario != ScenarioRecovery && len(d.Cases) > 0:
+		return &trivet.FieldError{Field: "--case", Problem: "is for scenario recovery only"}
 	case d.Scenario == ScenarioFaults && d.Machines < grade.MinMachines:
 		return &trivet.FieldError{Field: "--machines",
 			Problem: fmt.Sprintf("is %d; scenario faults requires %d or more, so that each fault occurs", d.Machines,

@@ -4,20 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/trivet-project/trivet"
 )
 
-// The scenario "recovery": heads are lost in each way that docs/recovery.md and docs/heads.md have a page for, while
-// machines are being installed and clients write, and the operator does what that page says.
+// The scenario "recovery": heads are lost in each way that docs/recovery.md and docs/heads.md have a page for, or their
+// keys or their program are replaced, while machines are being installed and clients write, and the operator does what
+// that page says.
 
 // recoveryCase is one way to lose heads.
 type recoveryCase struct {
 	name, what string
 	// during is called while clients write, before others do.
 	during func(*recoverySite, context.Context) error
-	// lose kills heads, and removes disks.
+	// lose kills heads, and removes disks; nil: no head is lost.
 	lose func(*recoverySite) error
 	// repair does what the operator does then.
 	repair func(*recoverySite, context.Context) error
@@ -40,12 +43,16 @@ var recoveryCases = []recoveryCase{
 		lose: (*recoverySite).killAll, repair: (*recoverySite).startAll, writesGoOn: true},
 	{name: "standby", what: "of a head and a standby, the head is lost, with its disk", standby: true,
 		lose: (*recoverySite).loseFirst, repair: (*recoverySite).fromSurvivor},
+	{name: "rotated", what: "a head may have been read: the CA and all keys are replaced",
+		repair: (*recoverySite).rotate, writesGoOn: true},
+	{name: "upgraded", what: "the program of all heads is replaced",
+		repair: (*recoverySite).upgrade, writesGoOn: true},
 }
 
 // RecoveryCase is the outcome of one way to lose heads. Its JSON is an element of the array of the demo.
 type RecoveryCase struct {
 	Case    string  `json:"case"`
-	Seconds float64 `json:"seconds"` // from the kill until all was well
+	Seconds float64 `json:"seconds"` // from the kill, or the command, until all was well
 	// RecordsWritten are the writes that were acknowledged, RecordsLost those of them that are missing afterwards, and
 	// RecordsLostOutsidePlan those that the plan of the recovery did not give up, or for which there was none.
 	RecordsWritten         int `json:"recordsWritten"`
@@ -79,7 +86,21 @@ func (d *Demo) checkRecovery() error {
 	case d.History != "":
 		return &trivet.FieldError{Field: "--history", Problem: "scenario recovery writes no history"}
 	}
+	for _, name := range d.Cases {
+		if !slices.Contains(RecoveryCases(), name) {
+			return &trivet.FieldError{Field: "--case", Problem: fmt.Sprintf("has %q; the cases are %s", name,
+				strings.Join(RecoveryCases(), ", "))}
+		}
+	}
 	return nil
+}
+
+// RecoveryCases returns the names of the cases of the scenario "recovery", in their order.
+func RecoveryCases() (names []string) {
+	for _, c := range recoveryCases {
+		names = append(names, c.name)
+	}
+	return names
 }
 
 // Recover runs the scenario "recovery" and returns the outcome of each case.
@@ -92,6 +113,9 @@ func (d *Demo) Recover(ctx context.Context) (all []RecoveryCase, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
 	for _, c := range recoveryCases {
+		if d.Cases != nil && !slices.Contains(d.Cases, c.name) {
+			continue
+		}
 		d.status("%s: %s", c.name, c.what)
 		outcome, err := d.recoverCase(ctx, &c)
 		if err != nil {
@@ -112,8 +136,10 @@ func (d *Demo) recoverCase(ctx context.Context, c *recoveryCase) (r RecoveryCase
 		return r, err
 	}
 	began := time.Now()
-	if err := c.lose(s); err != nil {
-		return r, err
+	if c.lose != nil {
+		if err := c.lose(s); err != nil {
+			return r, err
+		}
 	}
 	if !c.writesGoOn {
 		if err := s.endLoad(); err != nil {

@@ -10,13 +10,31 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 )
 
-// operator runs the commands of docs/recovery.md, each as a process of the program.
+// operator runs the commands of docs/recovery.md, each as a process of the program, with a config file of its own.
 type operator struct {
-	program string
-	client.Context
+	program, config string
+}
+
+// operatorContext is the context in the operator's config file.
+const operatorContext = "site"
+
+// change changes the context.
+func (o *operator) change(change func(*client.Context)) error {
+	file, err := client.ReadFile(o.config)
+	if errors.Is(err, trivet.ErrNotFound) {
+		file, err = &client.File{Contexts: map[string]client.Context{}}, nil
+	}
+	if err != nil {
+		return err
+	}
+	c := file.Contexts[operatorContext]
+	change(&c)
+	file.Current, file.Contexts[operatorContext] = operatorContext, c
+	return file.Write(o.config)
 }
 
 // run runs a command that must succeed, and returns its standard output.
@@ -44,8 +62,8 @@ func (o *operator) read(ctx context.Context, into any, args ...string) error {
 func (o *operator) output(ctx context.Context, args ...string) ([]byte, error) {
 	var out, messages bytes.Buffer
 	cmd := exec.CommandContext(ctx, o.program, args...)
-	cmd.Env = append(os.Environ(), "TRIVET_ENDPOINTS="+strings.Join(o.Endpoints, ","), "TRIVET_TRUST="+o.Trust,
-		"TRIVET_TOKEN="+o.Token, "TRIVET_PROJECT=")
+	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+o.config, "TRIVET_CONTEXT=", "TRIVET_ENDPOINTS=", "TRIVET_TRUST=",
+		"TRIVET_TOKEN=", "TRIVET_PROJECT=")
 	cmd.Stdout, cmd.Stderr = &out, &messages
 	err := cmd.Run()
 	if text := strings.TrimSpace(messages.String()); err != nil && text != "" {
@@ -56,5 +74,13 @@ func (o *operator) output(ctx context.Context, args ...string) ([]byte, error) {
 
 // connect returns a client of the cluster.
 func (o *operator) connect() (*client.Client, error) {
-	return client.New(client.Config{Endpoints: o.Endpoints, Trust: o.Trust, Token: o.Token, UserAgent: "trivet-demo"})
+	file, err := client.ReadFile(o.config)
+	if err != nil {
+		return nil, err
+	}
+	c, err := file.Pick(operatorContext)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(client.Config{Endpoints: c.Endpoints, Trust: c.Trust, Token: c.Token, UserAgent: "trivet-demo"})
 }

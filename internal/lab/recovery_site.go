@@ -82,23 +82,32 @@ func (s *recoverySite) login(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.operator = &operator{program: program}
-	if s.operator.Context, err = file.Pick(""); err != nil {
-		return err
+	s.operator = &operator{program: program, config: s.path("operator.yaml")}
+	admin, err := file.Pick("")
+	if err == nil {
+		err = s.operator.change(func(c *client.Context) { *c = admin })
 	}
-	token, err := s.operator.run(ctx, "token", "issue", "admin")
 	if err != nil {
 		return err
 	}
-	s.operator.Token = strings.TrimSpace(string(token))
+	token, err := s.operator.run(ctx, "token", "issue", "admin")
+	if err == nil {
+		err = s.operator.change(func(c *client.Context) { c.Token = strings.TrimSpace(string(token)) })
+	}
+	if err != nil {
+		return err
+	}
 	return s.reconnect()
 }
 
 // reconnect uses the heads that run.
 func (s *recoverySite) reconnect() error {
-	s.operator.Endpoints = nil
+	var urls []string
 	for _, n := range s.heads.running() {
-		s.operator.Endpoints = append(s.operator.Endpoints, n.api())
+		urls = append(urls, n.api())
+	}
+	if err := s.operator.change(func(c *client.Context) { c.Endpoints = urls }); err != nil {
+		return err
 	}
 	c, err := s.operator.connect()
 	if err != nil {
