@@ -11,7 +11,8 @@ import (
 )
 
 func (a *app) account() *cobra.Command {
-	c := &cobra.Command{Use: "account", Short: "Create accounts of people and programs"}
+	c := &cobra.Command{Use: "account", Short: "Create and list accounts of people and programs",
+		Example: "  trivet account create alice --role operator\n  trivet account list"}
 	var role string
 	var roles []string
 	for _, r := range trivet.AccountRoles {
@@ -19,8 +20,7 @@ func (a *app) account() *cobra.Command {
 	}
 	create := &cobra.Command{
 		Use: "create NAME", Short: "Create an account of a person or program",
-		Long: "Create an account of a person or program. trivet token issue NAME creates its tokens;\n" +
-			"trivet get accounts lists all accounts.",
+		Long:    "Create an account of a person or program. trivet token issue NAME creates its tokens.",
 		Example: "  trivet account create alice --role operator\n  trivet account create ci && trivet token issue ci",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,6 +48,6 @@ func (a *app) account() *cobra.Command {
 		"what it may do: "+strings.Join(roles[:len(roles)-1], ", ")+" or "+roles[len(roles)-1])
 	create.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles, cobra.ShellCompDirectiveNoFileComp))
 	a.outputForms(create, "table", "json", "yaml")
-	c.AddCommand(create)
+	c.AddCommand(create, a.listCommand("accounts"))
 	return c
 }

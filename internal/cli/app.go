@@ -33,7 +33,9 @@ type app struct {
 	context string         // name of a context in the config file
 	output  string         // table, json, yaml or name
 
-	places map[string]trivet.QueuePlace // of the wide table, by full name of the provision
+	// Of the wide tables, by full name of the provision.
+	places    map[string]trivet.QueuePlace
+	installed map[string]*trivet.Provision
 
 	projectName string // as --project has it
 	allProjects bool
@@ -68,6 +70,7 @@ func Root(env Env) *cobra.Command {
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	root.PersistentFlags().StringVar(&a.context, "context", "", "context of the config file to use")
+	root.RegisterFlagCompletionFunc("context", completeContexts)
 	a.projectFlag(root)
 	root.AddGroup(&cobra.Group{ID: "machines", Title: "Machine commands:"},
 		&cobra.Group{ID: "records", Title: "Record commands:"}, &cobra.Group{ID: "cluster", Title: "Cluster commands:"})

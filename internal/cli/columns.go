@@ -79,7 +79,7 @@ var kindColumns = map[trivet.Kind]columns{
 		return []string{string(b.Status.State), b.Spec.Every.String(), to, last, b.Status.Head, b.Status.Reason}
 	}, "STATE", "EVERY", "TO", "LAST", "HEAD", "REASON"),
 	"Event": columnsOf(func(e *trivet.Event) []string {
-		return []string{e.Spec.Time.UTC().Format("15:04:05.000"), e.Spec.Subject, e.Spec.Reason, e.Spec.Message}
+		return []string{e.Spec.Time.UTC().Format("2006-01-02 15:04:05.000"), e.Spec.Subject, e.Spec.Reason, e.Spec.Message}
 	}, "TIME", "SUBJECT", "REASON", "MESSAGE"),
 }
 

@@ -14,7 +14,7 @@ import (
 
 func (a *app) delete() *cobra.Command {
 	var files []string
-	var ignore, force bool
+	var ignore, force, yes bool
 	c := &cobra.Command{
 		Use:   "delete KIND NAME... | KIND/NAME...",
 		Short: "Delete records",
@@ -23,10 +23,12 @@ func (a *app) delete() *cobra.Command {
 			"by its BMC, and then the machine is available. Without a BMC it is available once it has booted the\n" +
 			"installer, or after trivet accept. The disks are not wiped, and the next provision may overwrite them,\n" +
 			"unless spec.release of the site is wipe or keep-data; trivet release says it for one machine.\n\n" +
+			"Before a provision that has machines is deleted, an account, or a machine that is in use, the command\n" +
+			"says what follows, and asks; --yes is for programs.\n\n" +
 			"A record that others refer to is not deleted: a platform in use, the secret of a BMC, the template of\n" +
 			"a provision that has not ended. --force deletes it, and prints which records refer to nothing then.",
 		Example: "  trivet delete provision web1\n  trivet delete provision/web1 machine/m1\n" +
-			"  trivet delete -f site.yaml --ignore-not-found",
+			"  trivet delete -f site.yaml --ignore-not-found --yes",
 		Args: cobra.ArbitraryArgs, ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			targets, err := a.targets(args, files)
@@ -37,6 +39,11 @@ func (a *app) delete() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if !yes {
+				if err := a.confirmDelete(cmd.Context(), cl, targets); err != nil {
+					return err
+				}
+			}
 			return a.deleteAll(cmd.Context(), cl, targets, force, ignore)
 		},
 	}
@@ -44,6 +51,7 @@ func (a *app) delete() *cobra.Command {
 		"file, directory or - for standard input, with the records to delete; can be repeated")
 	c.Flags().BoolVar(&ignore, "ignore-not-found", false, "treat missing records as deleted")
 	c.Flags().BoolVar(&force, "force", false, "delete records that others refer to, and print which do")
+	yesFlag(c, &yes)
 	return c
 }
 

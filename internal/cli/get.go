@@ -55,9 +55,11 @@ func (a *app) get() *cobra.Command {
 	c.Flags().StringVar(&o.sortBy, "sort-by", "",
 		"sort by a field, such as status.state, created or labels.rack; machines also by reputation, the best first")
 	c.Flags().StringVar(&o.since, "since", "",
-		"of events: not older than a duration (1h) or a time (2026-01-31T12:00:00Z)")
+		"of events: not older than a duration (1h) or a time in UTC (2026-01-31, 2026-01-31 12:00:00)")
 	c.Flags().StringVar(&o.until, "until", "", "of events: older than a duration or a time")
 	c.RegisterFlagCompletionFunc("sort-by", completeFieldsOf)
+	c.RegisterFlagCompletionFunc("selector", a.completeSelector)
+	c.RegisterFlagCompletionFunc("field", completeFieldSelector)
 	a.allProjectsFlag(c)
 	c.Flags().BoolVar(&a.showManaged, "show-managed", false,
 		"print also, as JSON or YAML, which fields each manager has applied, and which one created the record")
@@ -88,7 +90,7 @@ func (a *app) getRecords(ctx context.Context, kind client.Kind, names []string, 
 	if len(found) == 0 && len(missing) == 1 {
 		return missing[0]
 	}
-	if err := a.loadPlaces(ctx, kind); err != nil {
+	if err := a.loadMore(ctx, kind, found); err != nil {
 		return err
 	}
 	found = sorted(during(found), less)

@@ -42,7 +42,7 @@ func (a *app) confirmRemove(ctx context.Context, cl *client.Client, name string)
 		return &trivet.Error{Op: "remove", Kind: "Head", Name: name, Hint: l.Remedy,
 			Err: fmt.Errorf("%w: %s", trivet.ErrConflict, l.Refused)}
 	}
-	return a.confirm("remove", leaveText(l))
+	return a.confirm(ctx, "remove", leaveText(l))
 }
 
 func leaving(ctx context.Context, cl *client.Client, name string, replaced bool) (*invariant.Leave, error) {

@@ -45,9 +45,11 @@ func (a *app) imageImport() *cobra.Command {
 		Short: "Import an operating system image",
 		Long: "Import an operating system image: a raw disk, a qcow2 disk, a tar archive of a file tree or of a\n" +
 			"disk.raw, or an OCI layout (a tar of it, or its directory), uncompressed or compressed with\n" +
-			"zstd, gzip or xz; - is the standard input. A qcow2 disk, a disk.raw in an archive and what is compressed by xz are converted while\n" +
-			"they are sent, and stored compressed by zstd. What has to be copied for that, such as a qcow2\n" +
-			"disk from a URL, is copied into TMPDIR. An interrupted transfer is resumed. See docs/images.md.",
+			"zstd, gzip or xz; or a docker archive of a container image. - is the standard input. A qcow2 disk, a\n" +
+			"disk.raw in an archive, a docker archive and what is compressed by xz are converted while they are\n" +
+			"sent, and stored compressed by zstd. What has to be copied for that, such as a qcow2 disk from a URL,\n" +
+			"is copied into TMPDIR. An interrupted transfer is resumed. To import the same again changes nothing.\n" +
+			"See docs/images.md.",
 		Example: "  trivet image import debian-12.raw.zst --name debian-12\n" +
 			"  trivet image import debian-12-generic-amd64.qcow2 --name debian-12 --arch amd64\n" +
 			"  trivet image import https://images.example/d12.tar.xz --name d12 --digest sha512:...\n" +
@@ -66,7 +68,11 @@ func (a *app) imageImport() *cobra.Command {
 	c.Flags().StringVar(&f.name, "name", "", "name of the image record")
 	c.Flags().StringVar(&f.digest, "digest", "", "expected digest of the file, sha256:... or sha512:...")
 	c.Flags().StringVar(&f.format, "format", "", "raw, tar or oci (default: detected from the file)")
+	c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{image.Raw, image.Tar, image.OCI},
+		cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().StringVar(&f.arch, "arch", "", "amd64 or arm64 (default: any)")
+	c.RegisterFlagCompletionFunc("arch", cobra.FixedCompletions([]string{"amd64", "arm64"},
+		cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().BoolVar(&f.replace, "replace", false,
 		"replace the image of this name; running workflows keep the old one")
 	c.MarkFlagRequired("name")
@@ -76,11 +82,7 @@ func (a *app) imageImport() *cobra.Command {
 func (a *app) importImage(ctx context.Context, cl *client.Client, from string, f *importFlags) error {
 	images := client.Of[trivet.Image](cl).In(a.project())
 	old, err := images.Get(ctx, f.name)
-	switch {
-	case err == nil && !f.replace:
-		return &trivet.Error{Op: "import", Kind: "Image", Name: f.name, Err: trivet.ErrExists,
-			Hint: "use another --name, or replace it with --replace"}
-	case err != nil && !errors.Is(err, trivet.ErrNotFound):
+	if err != nil && !errors.Is(err, trivet.ErrNotFound) {
 		return err
 	}
 	in, err := a.openImage(ctx, from, f)
@@ -98,9 +100,19 @@ func (a *app) importImage(ctx context.Context, cl *client.Client, from string, f
 	if err := a.upload(ctx, cl, in, &record.Spec); err != nil {
 		return err
 	}
-	if old == nil {
+	if old != nil && f.arch == "" && !f.replace {
+		record.Spec.Arch = old.Spec.Arch
+	}
+	switch {
+	case old != nil && old.Spec == record.Spec:
+		fmt.Fprintf(a.Out, "image/%s unchanged: %s, %s\n", f.name, old.Spec.Blob.Digest, bytesText(old.Spec.Blob.Bytes))
+		return nil
+	case old != nil && !f.replace:
+		return &trivet.Error{Op: "import", Kind: "Image", Name: f.name, Err: fmt.Errorf("%w, with other content: %s",
+			trivet.ErrExists, old.Spec.Blob.Digest), Hint: "use another --name, or replace it with --replace"}
+	case old == nil:
 		_, err = images.Create(ctx, record)
-	} else {
+	default:
 		record.Labels, record.Annotations = old.Labels, old.Annotations
 		_, err = images.Update(ctx, record)
 	}

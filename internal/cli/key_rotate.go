@@ -84,7 +84,7 @@ func (a *app) rotate(ctx context.Context, r *rotation) error {
 	if err != nil {
 		return err
 	}
-	planned, err := a.planOrConfirm("rotate", r.plan, r.yes, func() (string, error) { return r.text(ctx, cl) })
+	planned, err := a.planOrConfirm(ctx, "rotate", r.plan, r.yes, func() (string, error) { return r.text(ctx, cl) })
 	if planned || err != nil {
 		return err
 	}

@@ -129,7 +129,7 @@ func (a *app) contexts() *cobra.Command {
 		Use:     "context [NAME]",
 		Short:   "List the clusters in the config file, or select one",
 		Example: "  trivet context\n  trivet context lab\n  trivet context --refresh",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := client.FilePath()
 			if err != nil {

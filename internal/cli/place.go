@@ -40,11 +40,21 @@ func ordinal(n int) string {
 	return fmt.Sprint(n, suffix)
 }
 
-// loadPlaces reads the places of provisions for the wide table.
-func (a *app) loadPlaces(ctx context.Context, kind client.Kind) error {
-	if a.output != "wide" || kind.Info.Kind != "Provision" {
+// loadMore reads what the wide table of a kind has from other records.
+func (a *app) loadMore(ctx context.Context, kind client.Kind, all []found) error {
+	switch {
+	case a.output != "wide":
 		return nil
+	case kind.Info.Kind == "Provision":
+		return a.loadPlaces(ctx, kind)
+	case kind.Info.Kind == "Machine":
+		return a.loadInstalled(ctx, kind.Client(), all)
 	}
+	return nil
+}
+
+// loadPlaces reads the places of provisions in their queues.
+func (a *app) loadPlaces(ctx context.Context, kind client.Kind) error {
 	queue, err := kind.Client().Queue(ctx)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,14 +36,15 @@ const powerWait = 3 * time.Minute
 
 func (a *app) setPower(want, short, long string) *cobra.Command {
 	req := trivet.PowerRequest{Want: want}
-	var noWait bool
+	var noWait, yes bool
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use: want + " MACHINE...", Short: short,
 		Long: short + ".\n\n" + long + "\n\n" +
 			"The request is written to the machine's record, and a head carries it out. The command waits for the\n" +
 			"BMC; if it is interrupted, the heads continue. A machine that is at work in a run is refused unless\n" +
-			"--force is given: the run then goes on as after a loss of power, and may power the machine on again.",
+			"--force is given: the run then goes on as after a loss of power, and may power the machine on again.\n\n" +
+			"Before the power of a machine is cut that is in use, the command asks; --yes is for programs.",
 		Example: fmt.Sprintf("  trivet power %s m1\n  trivet power %s m1 m2 --no-wait", want, want),
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,13 +52,50 @@ func (a *app) setPower(want, short, long string) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if want != trivet.PowerOn && !yes {
+				if err := a.confirmPower(cmd.Context(), cl, args, want); err != nil {
+					return err
+				}
+			}
 			return a.powerAll(cmd.Context(), cl, args, req, noWait, timeout)
 		},
 	}
 	c.Flags().BoolVar(&req.Force, "force", false, "also while a machine is at work in a run")
 	c.Flags().BoolVar(&noWait, "no-wait", false, "request it and exit")
 	c.Flags().DurationVar(&timeout, "timeout", powerWait, "how long to wait for each machine")
+	if want != trivet.PowerOn {
+		yesFlag(c, &yes)
+	}
 	return c
+}
+
+// confirmPower asks before the power of machines is cut that are in use.
+func (a *app) confirmPower(ctx context.Context, cl *client.Client, machines []string, want string) error {
+	var text strings.Builder
+	for _, name := range machines {
+		m, err := client.Of[trivet.Machine](cl).Get(ctx, name)
+		if errors.Is(err, trivet.ErrNotFound) {
+			continue // the request says so
+		}
+		if err != nil {
+			return err
+		}
+		if m.Status.Provision != "" || m.Status.State == trivet.MachineActive {
+			fmt.Fprintf(&text, "machine/%s is %s%s. Its power is cut: what runs on it is not shut down.\n", name,
+				m.Status.State, servesText(m))
+		}
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	return a.confirm(ctx, "power "+want, text.String())
+}
+
+func servesText(m *trivet.Machine) string {
+	if m.Status.Provision == "" {
+		return ""
+	}
+	return " and serves provision " + m.Status.Provision
 }
 
 // powerAll requests the state for all machines, and then waits for each. It fails if any of them did.

@@ -94,9 +94,12 @@ func (a *app) showsProject(info trivet.KindInfo) bool {
 // columns returns the columns of a kind's table, of the wide one where that is selected.
 func (a *app) columns(info trivet.KindInfo) columns {
 	if a.output == "wide" {
-		more := moreColumns[info.Kind]
-		if info.Kind == "Provision" {
+		var more columns
+		switch info.Kind {
+		case "Provision":
 			more = a.placeColumns()
+		case "Machine":
+			more = a.installedColumns()
 		}
 		return wideColumns(info, more)
 	}

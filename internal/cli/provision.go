@@ -85,6 +85,7 @@ func (a *app) provision() *cobra.Command {
 	c.MarkFlagsMutuallyExclusive("watch", "no-wait")
 	c.MarkFlagsMutuallyExclusive("watch", "template")
 	c.MarkFlagsMutuallyExclusive("machine", "selector")
+	c.RegisterFlagCompletionFunc("param", a.completeParams)
 	c.RegisterFlagCompletionFunc("template", a.completeFlag("templates"))
 	c.RegisterFlagCompletionFunc("machine", a.completeFlag("machines"))
 	return c

@@ -21,7 +21,7 @@ func (a *app) pruneRecords(ctx context.Context, cl *client.Client, manifests []*
 		return err
 	}
 	if !o.yes && !o.dryRun {
-		if err := a.confirm("prune", a.pruneText(o.Manager, all)); err != nil {
+		if err := a.confirm(ctx, "prune", a.pruneText(o.Manager, all)); err != nil {
 			return err
 		}
 	}

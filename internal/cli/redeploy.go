@@ -76,7 +76,7 @@ func (a *app) redeployAll(ctx context.Context, cl *client.Client, plans []redepl
 		return a.showPlans(plans)
 	}
 	if !f.yes {
-		if err := a.confirm("redeploy", planTexts(plans)); err != nil {
+		if err := a.confirm(ctx, "redeploy", planTexts(plans)); err != nil {
 			return err
 		}
 	}

@@ -114,7 +114,7 @@ func (a *app) releaseAll(ctx context.Context, cl *client.Client, names []string,
 			machines = append(machines, m)
 		}
 	}
-	if err := a.confirmRelease(machines, f); err != nil {
+	if err := a.confirmRelease(ctx, machines, f); err != nil {
 		return err
 	}
 	views, failed := make([]releaseView, len(machines)), false

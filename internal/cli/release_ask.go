@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -13,7 +14,7 @@ import (
 )
 
 // confirmRelease says what is destroyed, and asks whether that is wanted.
-func (a *app) confirmRelease(machines []*trivet.Machine, f *releaseFlags) error {
+func (a *app) confirmRelease(ctx context.Context, machines []*trivet.Machine, f *releaseFlags) error {
 	if f.yes {
 		return nil
 	}
@@ -21,21 +22,22 @@ func (a *app) confirmRelease(machines []*trivet.Machine, f *releaseFlags) error 
 	for _, m := range machines {
 		text.WriteString(releaseText(m, f.mode()))
 	}
-	return a.confirm("release", text.String())
+	return a.confirm(ctx, "release", text.String())
 }
 
 // confirm says what an operation will do, and fails unless "yes" is typed on a terminal.
-func (a *app) confirm(op, text string) error {
+func (a *app) confirm(ctx context.Context, op, text string) error {
 	fmt.Fprint(a.Err, text)
 	if in, ok := a.In.(*os.File); !ok || !term.IsTerminal(int(in.Fd())) {
 		return &trivet.Error{Op: op, Hint: "run it on a terminal, or add --yes",
 			Err: fmt.Errorf("%w: there is no terminal to confirm it", trivet.ErrInvalid)}
 	}
-	return askYes(op, a.In, a.Err)
+	return askYes(ctx, op, a.In, a.Err)
 }
 
 // planOrConfirm prints the plan of an operation where only that is wanted, and else asks by it, unless yes is set.
-func (a *app) planOrConfirm(op string, plan, yes bool, text func() (string, error)) (planned bool, err error) {
+func (a *app) planOrConfirm(ctx context.Context, op string, plan, yes bool, text func() (string, error)) (
+	planned bool, err error) {
 	if yes && !plan {
 		return false, nil
 	}
@@ -43,17 +45,21 @@ func (a *app) planOrConfirm(op string, plan, yes bool, text func() (string, erro
 	if err == nil && plan {
 		fmt.Fprint(a.Out, shown)
 	} else if err == nil {
-		err = a.confirm(op, shown)
+		err = a.confirm(ctx, op, shown)
 	}
 	return plan, err
 }
 
-// askYes fails unless "yes" is typed.
-func askYes(op string, in io.Reader, out io.Writer) error {
+// askYes fails unless "yes" is typed. Ctrl-C ends it.
+func askYes(ctx context.Context, op string, in io.Reader, out io.Writer) error {
 	fmt.Fprint(out, "Type yes to continue: ")
-	lines := bufio.NewScanner(in)
+	lines := bufio.NewScanner(untilDone(ctx, in))
 	if lines.Scan() && strings.EqualFold(strings.TrimSpace(lines.Text()), "yes") {
 		return nil
+	}
+	if ctx.Err() != nil {
+		fmt.Fprintln(out)
+		return context.Cause(ctx)
 	}
 	return &trivet.Error{Op: op, Hint: "nothing was changed",
 		Err: fmt.Errorf("%w: it was not confirmed", trivet.ErrInvalid)}

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trivet-project/trivet"
 )
@@ -42,8 +45,18 @@ func TestAskYes(t *testing.T) {
 	for typed, want := range map[string]error{"yes\n": nil, " YES \n": nil, "y\n": trivet.ErrInvalid,
 		"\n": trivet.ErrInvalid, "": trivet.ErrInvalid, "no\nyes\n": trivet.ErrInvalid} {
 		var out strings.Builder
-		if err := askYes("release", strings.NewReader(typed), &out); !errors.Is(err, want) || out.Len() == 0 {
+		if err := askYes(t.Context(), "release", strings.NewReader(typed), &out); !errors.Is(err, want) || out.Len() == 0 {
 			t.Errorf("%q: %v, want %v", typed, err, want)
 		}
+	}
+}
+
+// Ctrl-C ends the question, without an answer.
+func TestAskYesInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	never, _ := io.Pipe()
+	time.AfterFunc(50*time.Millisecond, interrupt)
+	if err := askYes(ctx, "release", never, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
 	}
 }

@@ -41,7 +41,7 @@ func (a *app) replace() *cobra.Command {
 					Hint: "to keep it out of use: trivet quarantine " + m.Name}
 			}
 			if !yes {
-				if err := a.confirm("replace", replaceText(m)); err != nil {
+				if err := a.confirm(cmd.Context(), "replace", replaceText(m)); err != nil {
 					return err
 				}
 			}

@@ -69,7 +69,7 @@ func (a *app) rotateTokens(ctx context.Context, req trivet.TokenRequest, yes boo
 		return err
 	}
 	if !yes && len(old) > 0 {
-		if err := a.confirm("rotate", revokeText(req.Account, old, who.Token)); err != nil {
+		if err := a.confirm(ctx, "rotate", revokeText(req.Account, old, who.Token)); err != nil {
 			return err
 		}
 	}

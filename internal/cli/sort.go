@@ -149,12 +149,13 @@ func timeOf(flag, text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return at, fmt.Errorf("%w: %s is %q; write a duration such as 90m, or a time such as 2026-01-31T12:00:00Z",
-			trivet.ErrInvalid, flag, text)
+	for _, layout := range []string{time.RFC3339, time.DateTime, time.DateOnly} { // without a zone: UTC, as events print
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, nil
+		}
 	}
-	return at, nil
+	return time.Time{}, fmt.Errorf("%w: %s is %q; write a duration such as 90m, or a time such as 2026-01-31, "+
+		"2026-01-31 12:00:00 or 2026-01-31T12:00:00Z", trivet.ErrInvalid, flag, text)
 }
 
 // completeFieldsOf completes the path of a field of the kind that is named first.

@@ -43,9 +43,10 @@ func (a *app) token() *cobra.Command {
 		},
 	}
 	issue.Flags().StringVar(&ttl, "ttl", "", `how long the token is valid, such as 720h, or "never"`)
+	var yes bool
 	revoke := &cobra.Command{
 		Use:   "revoke ID",
-		Short: "Revoke an API token",
+		Short: "Revoke an API token, after a question",
 		Long: "Revoke an API token. Its ID is the name in trivet get tokens, and the part of the token between\n" +
 			"trivet_ and the next underscore.",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("tokens"),
@@ -54,6 +55,12 @@ func (a *app) token() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if !yes {
+				err := a.confirmDelete(cmd.Context(), kind.Client(), []target{{info: kind.Info, name: args[0]}})
+				if err != nil {
+					return err
+				}
+			}
 			if err := kind.Delete(cmd.Context(), args[0]); err != nil {
 				return err
 			}
@@ -61,6 +68,7 @@ func (a *app) token() *cobra.Command {
 			return nil
 		},
 	}
+	yesFlag(revoke, &yes)
 	c.AddCommand(issue, revoke)
 	return c
 }

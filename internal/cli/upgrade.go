@@ -94,7 +94,7 @@ func (a *app) runUpgrade(ctx context.Context, r *upgradeRun) error {
 	if err != nil {
 		return err
 	}
-	planned, err := a.planOrConfirm("upgrade", r.plan, r.yes, func() (string, error) {
+	planned, err := a.planOrConfirm(ctx, "upgrade", r.plan, r.yes, func() (string, error) {
 		return upgradePlan(ctx, cl, files, version, r.soak)
 	})
 	if planned || err != nil {
@@ -178,7 +178,7 @@ func (a *app) upgradeRollback() *cobra.Command {
 			}
 			if !yes {
 				text := "the heads that run the new program go back to their former one, one after the other\n"
-				if err := a.confirm("roll back", text); err != nil {
+				if err := a.confirm(cmd.Context(), "roll back", text); err != nil {
 					return err
 				}
 			}

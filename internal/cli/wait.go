@@ -94,7 +94,8 @@ func parseCondition(info trivet.KindInfo, text string) (c condition, err error) 
 	c.path = strings.Split(path, ".")[1:]
 	known := func(v reference.Value) bool { return v.Value == value }
 	if len(f.Values) > 0 && !slices.ContainsFunc(f.Values, known) {
-		return c, fmt.Errorf("%w: --for %s: %s is never %q; %s", trivet.ErrInvalid, text, field, value, oneOf(f.Values))
+		return c, fmt.Errorf("%w: --for %s: %s is never %q; %s", trivet.ErrInvalid, text, field, value,
+			strings.Replace(oneOf(f.Values), "One of: ", "it is one of ", 1))
 	}
 	return c, nil
 }

@@ -7,13 +7,6 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// moreColumns are columns of the wide table that the kinds have besides those of every kind.
-var moreColumns = map[trivet.Kind]columns{
-	"Machine": columnsOf(func(m *trivet.Machine) []string {
-		return []string{m.Status.Power, bmcText(m), modelText(m), reputationText(m.Status.Reputation)}
-	}, "POWER", "BMC", "MODEL", "REPUTATION"),
-}
-
 // wideColumns are the columns of a kind, those that are shown in the wide table only, the labels and the time of
 // creation.
 func wideColumns(info trivet.KindInfo, more columns) columns {

@@ -33,6 +33,10 @@ func TestREADME(t *testing.T) {
 	r.shell = strings.Fields(strings.TrimSpace(shell)) // ends in bash
 	r.operate("for i in {1..100}; do bin/trivet get heads && exit; sleep 0.1; done; exit 1")
 	t.Log(r.operate(setUp))
+	t.Log("the commands can be repeated at any time")
+	if again := r.operate(setUp); !strings.Contains(again, "unchanged") {
+		t.Errorf("the commands again:\n%s", again)
+	}
 	restarted := make(chan struct{})
 	go func() {
 		defer close(restarted)

@@ -52,7 +52,7 @@ func TestToken(t *testing.T) {
 		t.Errorf("import: %q, value %s", text, imported.get("value"))
 	}
 	imported.mustBeDone(config)
-	s.head.MustTrivet("token", "revoke", r.get("name"))
+	s.head.MustTrivet("token", "revoke", r.get("name"), "--yes")
 	if text := r.read(); text != "" || r.exists() {
 		t.Errorf("revoked outside: %q, in the state: %v", text, r.exists())
 	}
