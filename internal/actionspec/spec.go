@@ -90,6 +90,18 @@ type ImageUse struct {
 	Disk  trivet.DiskHints // which select that disk; zero: those of the machine's record
 }
 
+// imageFormats are the formats that actions require of their images.
+var imageFormats = map[string]string{"image": "raw", "archive": "tar", "container": "oci"}
+
+// CheckFormat returns an error if an action cannot use an image.
+func CheckFormat(a trivet.Action, name string, image trivet.ImageSpec) error {
+	if want := imageFormats[a.Use]; want != "" && image.Format != want {
+		return fmt.Errorf("%w: image %s is of format %s; action %s requires %s", trivet.ErrInvalid, name, image.Format,
+			a.Use, want)
+	}
+	return nil
+}
+
 // UsedImage returns the image that a rendered action uses; false where it uses none.
 func UsedImage(a trivet.Action) (ImageUse, bool) {
 	s, err := Parse(a)

@@ -21,7 +21,7 @@ func (h *Handler) admitTemplate(c *change, _, next *trivet.Template) error {
 	if next == nil {
 		return nil
 	}
-	if err := h.CheckTemplate(next); err != nil {
+	if err := errors.Join(h.CheckTemplate(next), h.Fleet.CheckTemplateImages(c.tx, next)); err != nil {
 		return err
 	}
 	for i, a := range next.Spec.Actions {
@@ -38,6 +38,9 @@ func (h *Handler) admitTemplate(c *change, _, next *trivet.Template) error {
 func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 	if next == nil {
 		return errors.Join(h.Fleet.Leave(c.tx, old), h.Fleet.Release(c.tx, old))
+	}
+	if err := admitSeed(old, next); err != nil {
+		return err
 	}
 	if old == nil || old.Spec.Template != next.Spec.Template || !maps.Equal(old.Spec.Parameters, next.Spec.Parameters) {
 		if err := h.Fleet.CheckProvision(c.tx, next); err != nil {

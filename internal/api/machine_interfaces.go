@@ -58,7 +58,7 @@ func (h *Handler) checkLease(tx *store.Tx, next *trivet.Machine, field string, a
 	switch {
 	case spec.Provision != "":
 		owner = "held for provision " + trivet.ShortName(spec.Provision)
-	case record.Status.Declined, spec.Machine != "" && spec.MachineUID == next.UID:
+	case record.Status.Declined, spec.Machine != "" && spec.MachineUID == next.UID, next.HasMAC(spec.MAC):
 		return nil
 	case spec.Machine != "":
 		owner = "leased to machine " + spec.Machine

@@ -59,6 +59,9 @@ func (h *Handler) checkAddresses(tx *store.Tx, old, next *trivet.Machine) error 
 		if err := h.checkUnique(tx, next, field, nic.Address); err != nil {
 			return err
 		}
+		if err := h.checkLease(tx, next, field, nic.Address); err != nil {
+			return err
+		}
 	}
 	return h.checkInterfaces(tx, old, next)
 }

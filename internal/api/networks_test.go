@@ -185,15 +185,21 @@ func TestAddressesOfInterfaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fixed := machine("m2", macC)
-	fixed.Spec.NICs[0].Address = netip.MustParseAddr("10.20.0.11")
+	port := func(name, mac, address string) *trivet.Machine {
+		m := machine(name, mac)
+		m.Spec.NICs[0].Address = netip.MustParseAddr(address)
+		return m
+	}
 	for what, c := range map[string]struct {
 		machine *trivet.Machine
 		want    string
 	}{
 		"of another machine": {with("m2", macC, "10.20.0.12/24", "10.20.0.11/24"),
 			"spec.interfaces[0].addresses[1] 10.20.0.11 belongs to machine m1"},
-		"of another one's interface": {fixed, "spec.nics[0].address 10.20.0.11 belongs to machine m1"},
+		"of another one's interface": {port("m2", macC, "10.20.0.11"),
+			"spec.nics[0].address 10.20.0.11 belongs to machine m1"},
+		"of a port, leased": {port("m2", macC, "10.20.0.50"), "spec.nics[0].address 10.20.0.50 is leased to machine other"},
+		"of a port, leased to a client": {port("m2", macC, "10.20.0.51"), "10.20.0.51 is leased to the client with MAC " + macA},
 		"leased":                     {with("m2", macC, "10.20.0.50/24"), "10.20.0.50 is leased to machine other"},
 		"leased to a client": {with("m2", macC, "10.20.0.51/24"),
 			"10.20.0.51 is leased to the client with MAC " + macA},
@@ -205,6 +211,9 @@ func TestAddressesOfInterfaces(t *testing.T) {
 		if _, err := machines.Create(t.Context(), c.machine); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}
+	}
+	if _, err := machines.Create(t.Context(), port("m3", macA, "10.20.0.51")); err != nil {
+		t.Errorf("the address that it has already: %v", err)
 	}
 	m1.Spec.Rack = "r1"
 	if _, err := machines.Update(t.Context(), m1); err != nil {

@@ -71,6 +71,9 @@ func (h *Handler) readRendering(w http.ResponseWriter, r *http.Request, c *calle
 	if err := trivet.ValidateWritten(p); err != nil {
 		return nil, &trivet.Error{Op: "render", Kind: "Provision", Name: p.Name, Err: err}
 	}
+	if err := admitSeed(nil, p); err != nil {
+		return nil, &trivet.Error{Op: "render", Kind: "Provision", Name: p.Name, Err: err}
+	}
 	if t := req.Template; t != nil {
 		if err := h.adopt(cmp.Or(t.Project, project), t); err != nil {
 			return nil, err

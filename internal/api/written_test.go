@@ -86,14 +86,19 @@ func TestParametersAreCheckedFirst(t *testing.T) {
 			Actions: []trivet.Action{{Name: "a", Use: "image", With: map[string]any{"image": "{{.Params.image}}"}}}}})
 	put(h, h.fleet.Images, &trivet.Image{Meta: trivet.Meta{Project: "shared", Name: "debian"},
 		Spec: trivet.ImageSpec{Format: "raw", Blob: someBlob}})
+	put(h, h.fleet.Images, &trivet.Image{Meta: trivet.Meta{Project: "shared", Name: "tree"},
+		Spec: trivet.ImageSpec{Format: "tar", Blob: someBlob}})
 	for _, c := range []struct {
 		params map[string]string
 		want   string
 	}{
 		{map[string]string{"image": "debian"}, ""},
-		{map[string]string{"image": "blue/x", "disk": "/dev/sda"}, "spec.template shared/t uses image blue/x, which does " +
-			"not exist; import it first: trivet image import FILE --name x -p blue"},
-		{map[string]string{"image": "red/debian"}, `spec.template shared/t: image "red/debian" is in another project`},
+		{map[string]string{"image": "blue/x", "disk": "/dev/sda"}, "spec.parameters.image names image blue/x, which does " +
+			"not exist (trivet get images -p blue); import it first: trivet image import FILE --name x -p blue"},
+		{map[string]string{"image": "red/debian"}, "spec.parameters.image names an image that cannot be used: " +
+			`"red/debian" is in another project`},
+		{map[string]string{"image": "tree"}, "spec.parameters.image names image shared/tree for action a, which cannot use " +
+			"it: invalid: image shared/tree is of format tar; action image requires raw"},
 		{nil, "spec.parameters.image is missing; template t requires it"},
 		{map[string]string{"image": "debian", "dsk": ""}, "spec.parameters.dsk is not a parameter of template t; did you " +
 			"mean disk?"},
@@ -103,6 +108,30 @@ func TestParametersAreCheckedFirst(t *testing.T) {
 			Spec: trivet.ProvisionSpec{Template: "shared/t", Machine: "m1", Parameters: c.params}})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %s", c.params, err, c.want)
+		}
+	}
+}
+
+// A template whose action cannot use an image is refused; the image may also be imported later.
+func TestFormatsOfATemplatesImages(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	put(h, h.fleet.Images, &trivet.Image{Meta: trivet.Meta{Project: "default", Name: "disk"},
+		Spec: trivet.ImageSpec{Format: "raw", Blob: someBlob}})
+	templates := client.Of[trivet.Template](h.client(h.admin))
+	for i, c := range []struct{ use, image, want string }{
+		{"image", "disk", ""}, {"archive", "later", ""}, {"archive", "{{.Params.none}}", ""},
+		{"archive", "disk", "spec.actions[0].with.image names image disk for action a, which cannot use it: invalid: image " +
+			"disk is of format raw; action archive requires tar"},
+		{"container", "disk", "action container requires oci"},
+		{"archive", "{{.Params.image}}", "action archive requires tar"},
+	} {
+		_, err := templates.Create(t.Context(), &trivet.Template{Meta: trivet.Meta{Name: fmt.Sprint("t", i)},
+			Spec: trivet.TemplateSpec{Parameters: []trivet.Parameter{{Name: "image", Default: new("disk")},
+				{Name: "none", Default: new("")}},
+				Actions: []trivet.Action{{Name: "a", Use: c.use, With: map[string]any{"image": c.image}}}}})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s of %s: %v, want %s", c.use, c.image, err, c.want)
 		}
 	}
 }

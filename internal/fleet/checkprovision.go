@@ -3,8 +3,10 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
@@ -22,21 +24,67 @@ func (f *Fleet) CheckProvision(tx *store.Tx, p *trivet.Provision) error {
 	if err := workflow.CheckParameters(t, p.Spec.Parameters); err != nil {
 		return err
 	}
-	for _, name := range workflow.NamedImages(t, p.Spec.Parameters) {
-		full, err := imageName(p.Project, t.Project, name)
-		if err != nil {
-			return &trivet.FieldError{Field: "spec.template", Problem: fmt.Sprintf("%s: image %v", p.Spec.Template, err)}
+	for _, named := range workflow.NamedImages(t, p.Spec.Parameters) {
+		if err := f.checkImage(tx, p, t, named); err != nil {
+			return err
 		}
-		if _, err := f.Images.In(tx).Get(full); errors.Is(err, trivet.ErrNotFound) {
-			project, own := trivet.SplitName(full)
-			flag := ""
-			if project != trivet.DefaultProject {
-				flag = " -p " + project
-			}
-			return &trivet.FieldError{Field: "spec.template", Problem: fmt.Sprintf(
-				"%s uses image %s, which does not exist; import it first: trivet image import FILE --name %s%s",
-				p.Spec.Template, trivet.ShortName(full), own, flag)}
-		} else if err != nil {
+	}
+	return nil
+}
+
+// checkImage refuses an image that does not exist, or that its action cannot use. The error is about the parameter that
+// names it, where one does.
+func (f *Fleet) checkImage(tx *store.Tx, p *trivet.Provision, t *trivet.Template, named workflow.NamedImage) error {
+	field, uses := "spec.template", p.Spec.Template+" uses image "
+	for key, value := range p.Spec.Parameters {
+		if value == named.Name {
+			field, uses = "spec.parameters."+key, "names image "
+		}
+	}
+	full, err := imageName(p.Project, t.Project, named.Name)
+	if err != nil {
+		return &trivet.FieldError{Field: field, Problem: strings.TrimSuffix(uses, "image ") + "an image that cannot be used: " +
+			err.Error()}
+	}
+	project, own := trivet.SplitName(full)
+	flag := ""
+	if project != trivet.DefaultProject {
+		flag = " -p " + project
+	}
+	image, err := f.Images.In(tx).Get(full)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%s%s, which does not exist (trivet get images%s); "+
+			"import it first: trivet image import FILE --name %s%s", uses, trivet.ShortName(full), flag, own, flag)}
+	}
+	if err != nil {
+		return err
+	}
+	return wrongFormat(field, uses, t.Spec.Actions[named.Action], trivet.ShortName(full), image)
+}
+
+// wrongFormat refuses an image that an action cannot use.
+func wrongFormat(field, uses string, a trivet.Action, name string, image *trivet.Image) error {
+	if err := actionspec.CheckFormat(a, name, image.Spec); err != nil {
+		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%s%s for action %s, which cannot use it: %v", uses,
+			name, a.Name, err)}
+	}
+	return nil
+}
+
+// CheckTemplateImages refuses a template that names an image which exists and is of a format that the action cannot use.
+// One that does not exist yet may be imported later.
+func (f *Fleet) CheckTemplateImages(tx *store.Tx, t *trivet.Template) error {
+	for _, named := range workflow.NamedImages(t, nil) {
+		full := trivet.Resolve(t.Project, named.Name)
+		image, err := f.Images.In(tx).Get(full)
+		if errors.Is(err, trivet.ErrNotFound) || errors.Is(err, trivet.ErrInvalid) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		field := fmt.Sprintf("spec.actions[%d].with.image", named.Action)
+		if err := wrongFormat(field, "names image ", t.Spec.Actions[named.Action], trivet.ShortName(full), image); err != nil {
 			return err
 		}
 	}

@@ -93,18 +93,21 @@ func (f *Fleet) images(tx *store.Tx, p *trivet.Provision, t *trivet.Template, ac
 		}
 		name := trivet.RelativeName(p.Project, full)
 		a.With["image"] = name
-		if slices.ContainsFunc(refs, func(r trivet.ImageRef) bool { return r.Name == name }) {
-			continue
-		}
 		image, err := f.Images.In(tx).Get(full)
 		if errors.Is(err, trivet.ErrNotFound) {
 			return nil, &trivet.FieldError{Field: fmt.Sprintf("spec.actions[%d].with.image", i),
 				Problem: fmt.Sprintf("names image %s, which does not exist", name)}
 		}
+		if err == nil {
+			field := fmt.Sprintf("spec.actions[%d].with.image", i)
+			err = wrongFormat(field, "names image ", a, name, image)
+		}
 		if err != nil {
 			return nil, err
 		}
-		refs = append(refs, trivet.ImageRef{Name: name, ImageSpec: image.Spec})
+		if !slices.ContainsFunc(refs, func(r trivet.ImageRef) bool { return r.Name == name }) {
+			refs = append(refs, trivet.ImageRef{Name: name, ImageSpec: image.Spec})
+		}
 	}
 	return refs, nil
 }

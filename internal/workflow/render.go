@@ -96,14 +96,20 @@ func CheckParameters(t *trivet.Template, given map[string]string) error {
 	return err
 }
 
+// NamedImage is an image that an action of a template names.
+type NamedImage struct {
+	Name   string
+	Action int
+}
+
 // NamedImages returns the images that the actions name, as far as the parameters decide that, not the machine.
-func NamedImages(t *trivet.Template, given map[string]string) (names []string) {
+func NamedImages(t *trivet.Template, given map[string]string) (named []NamedImage) {
 	params, err := parameters(t, given)
 	if err != nil {
 		return nil
 	}
 	left := &budget{left: MaxWork}
-	for _, a := range t.Spec.Actions {
+	for i, a := range t.Spec.Actions {
 		name, ok := a.With["image"].(string)
 		if !ok || slices.ContainsFunc([]string{".Machine", ".Network", ".Provision"},
 			func(fact string) bool { return strings.Contains(name, fact) }) {
@@ -111,10 +117,10 @@ func NamedImages(t *trivet.Template, given map[string]string) (names []string) {
 		}
 		name, err := renderText("image", name, Data{Params: params}, left)
 		if err == nil && name != "" {
-			names = append(names, name)
+			named = append(named, NamedImage{name, i})
 		}
 	}
-	return names
+	return named
 }
 
 // eachText rebuilds the actions with every text of their arguments replaced by the result of replace.
