@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/trivet-project/trivet/test/faultfs"
 )
 
@@ -296,4 +298,87 @@ func TestCopyElsewhere(t *testing.T) {
 	if got := d.tree(); got != "a=old" {
 		t.Errorf("after the cut: %s", got)
 	}
+}
+
+// A sync that fails takes the file's bytes for written: they are read until the cache is dropped, and a sync that
+// succeeds later has not written them.
+func TestFailedSync(t *testing.T) {
+	d := disk{t, faultfs.New(t)}
+	d.write("a", "old", 0)
+	d.sync("a")
+	d.Set(faultfs.Faults{SyncError: syscall.EIO, SyncErrors: 1})
+	d.write("a", "NEW and more", 0)
+	f, err := os.OpenFile(d.path("a"), os.O_RDWR, 0)
+	d.ok(err)
+	defer f.Close()
+	if err := f.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the first sync: %v", err)
+	}
+	d.write("a", "!", 12)
+	d.sync("a")
+	if got, want := d.tree(), "a=NEW and more!"; got != want {
+		t.Errorf("before the cut: %s, want %s", got, want)
+	}
+	d.ok(unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+	if got, want := d.tree(), "a=old000000000!"; got != want {
+		t.Errorf("from the disk: %s, want %s", got, want)
+	}
+	d.ok(f.Close())
+	d.mustCutTo("a=old000000000!")
+}
+
+// Bytes that a disk cannot read are not read from the cache, either; those beside them are.
+func TestReadErrors(t *testing.T) {
+	d := disk{t, faultfs.New(t)}
+	page := strings.Repeat("x", os.Getpagesize())
+	d.write("a.log", page+page+page, 0)
+	d.write("b", page, 0)
+	f, err := os.Open(d.path("a.log"))
+	d.ok(err)
+	defer f.Close()
+	read := func(at int) error {
+		_, err := f.ReadAt(make([]byte, len(page)), int64(at*len(page)))
+		return err
+	}
+	d.ok(errors.Join(read(0), read(1), read(2)))
+	d.Set(faultfs.Faults{ReadError: syscall.EIO, From: int64(len(page)), To: int64(len(page) + 1), Match: "*.log"})
+	if err := read(1); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a page that cannot be read: %v", err)
+	}
+	d.ok(errors.Join(read(0), read(2)))
+	_, err = os.ReadFile(d.path("b"))
+	d.ok(err)
+	d.Set(faultfs.Faults{})
+	d.ok(read(1))
+	d.ok(f.Close())
+}
+
+// A disk that became read-only is read, and refuses every change, also by files that were open before.
+func TestReadOnly(t *testing.T) {
+	d := disk{t, faultfs.New(t)}
+	d.mkdir("x")
+	d.write("a", "old", 0)
+	f, err := os.OpenFile(d.path("a"), os.O_RDWR, 0)
+	d.ok(err)
+	defer f.Close()
+	d.Set(faultfs.Faults{ReadOnly: true})
+	_, written := f.WriteAt([]byte("new"), 0)
+	for what, err := range map[string]error{
+		"write": written, "sync": f.Sync(), "truncate": f.Truncate(1),
+		"allocate": syscall.Fallocate(int(f.Fd()), 0, 0, 100), "create": os.WriteFile(d.path("b"), nil, 0o600),
+		"open": os.WriteFile(d.path("a"), nil, 0o600), "mkdir": os.Mkdir(d.path("y"), 0o700),
+		"remove": os.Remove(d.path("a")), "rmdir": os.Remove(d.path("x")), "rename": os.Rename(d.path("a"), d.path("c")),
+		"symlink": os.Symlink("a", d.path("l")), "link": os.Link(d.path("a"), d.path("l")),
+		"mode": os.Chmod(d.path("a"), 0o644),
+	} {
+		if !errors.Is(err, syscall.EROFS) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if got := d.tree(); got != "a=old x" {
+		t.Errorf("the disk has %s", got)
+	}
+	d.Set(faultfs.Faults{})
+	d.ok(f.Close())
+	d.write("a", "new", 0)
 }

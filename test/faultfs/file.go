@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handle is an open file. Reads go to the backing file, which always has what was written last.
+// handle is an open file. Reads that the kernel does not answer by its cache go to the backing file.
 type handle struct {
 	*fs.LoopbackFile
 	node *node
@@ -19,6 +19,13 @@ type handle struct {
 
 // PassthroughFd keeps the kernel from writing to the backing file without us.
 func (*handle) PassthroughFd() (int, bool) { return 0, false }
+
+func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	if errno := h.node.fs.before(h.node.path(), onRead(off, int64(len(dest)))); errno != 0 {
+		return nil, errno
+	}
+	return h.LoopbackFile.Read(ctx, dest, off)
+}
 
 func (h *handle) Write(_ context.Context, data []byte, off int64) (uint32, syscall.Errno) {
 	f := h.node.fs
@@ -54,6 +61,9 @@ func (h *handle) Setattr(ctx context.Context, in *fuse.SetAttrIn, out *fuse.Attr
 	f := h.node.fs
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if errno := f.changing(h.node.path()); errno != 0 {
+		return errno
+	}
 	if size, ok := in.GetSize(); ok {
 		if err := f.rememberTail(h.file, int64(size)); err != nil {
 			return fs.ToErrno(err)
@@ -62,7 +72,7 @@ func (h *handle) Setattr(ctx context.Context, in *fuse.SetAttrIn, out *fuse.Attr
 	return h.LoopbackFile.Setattr(ctx, in, out)
 }
 
-func (h *handle) Fsync(ctx context.Context, _ uint32) syscall.Errno { return h.node.sync(ctx) }
+func (h *handle) Fsync(context.Context, uint32) syscall.Errno { return h.node.sync() }
 
 // Flush is a close, which makes nothing last.
 func (*handle) Flush(context.Context) syscall.Errno { return 0 }
@@ -71,6 +81,11 @@ func (n *node) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, sys
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
 	truncate := flags&syscall.O_TRUNC != 0
+	if truncate || flags&syscall.O_ACCMODE != syscall.O_RDONLY {
+		if errno := n.fs.changing(n.path()); errno != 0 {
+			return nil, 0, errno
+		}
+	}
 	if truncate {
 		if err := n.fs.rememberPath(n.path(), 0); err != nil {
 			return nil, 0, fs.ToErrno(err)
@@ -85,7 +100,7 @@ func (n *node) open(flags, mode uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	if err != nil {
 		return nil, 0, fs.ToErrno(err)
 	}
-	return &handle{LoopbackFile: fs.NewLoopbackFileFromOS(file), node: n, file: file}, 0, 0
+	return &handle{LoopbackFile: fs.NewLoopbackFileFromOS(file), node: n, file: file}, fuse.FOPEN_KEEP_CACHE, 0
 }
 
 // Setattr of a file that is not open.
@@ -95,6 +110,9 @@ func (n *node) Setattr(ctx context.Context, h fs.FileHandle, in *fuse.SetAttrIn,
 	}
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
+	if errno := n.fs.changing(n.path()); errno != 0 {
+		return errno
+	}
 	if size, ok := in.GetSize(); ok {
 		if err := n.fs.rememberPath(n.path(), int64(size)); err != nil {
 			return fs.ToErrno(err)

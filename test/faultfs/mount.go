@@ -39,9 +39,12 @@ func (f *FS) mount() error {
 		return err
 	}
 	root := &node{LoopbackNode: loopback.(*fusefs.LoopbackNode), fs: f}
-	// The kernel caches pages, which mmap needs. It stays right, since all changes come through it.
+	f.root = root.EmbeddedInode()
+	// The kernel caches pages, which mmap needs. It stays right, since all changes come through it: but for what a sync
+	// did not write, which a disk does not have either.
 	f.server, err = fusefs.Mount(f.mountpoint, root, &fusefs.Options{MountOptions: fuse.MountOptions{
 		Name: "faultfs", FsName: f.backing, DirectMountStrict: true, MaxWrite: 1 << 20,
+		ExplicitDataCacheControl: true,
 	}})
 	if err != nil {
 		return fmt.Errorf("mount FUSE at %s (as root, with /dev/fuse): %w", f.mountpoint, err)

@@ -1,6 +1,7 @@
 package faultfs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -25,7 +26,7 @@ func (n *node) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbe
 func (n *node) path() string { return filepath.Join(n.RootData.Path, n.Path(n.Root())) }
 
 // sync makes a file or directory last.
-func (n *node) sync(ctx context.Context) syscall.Errno {
+func (n *node) sync() syscall.Errno {
 	path := n.path()
 	in, err := inodeOf(path)
 	if err != nil {
@@ -37,12 +38,12 @@ func (n *node) sync(ctx context.Context) syscall.Errno {
 			directories = append(directories, directory)
 		}
 	}
-	return n.fs.sync(ctx, path, in, directories)
+	return n.fs.sync(n.EmbeddedInode(), path, in, directories)
 }
 
 // Fsync is that of a directory, or of a file without a handle.
-func (n *node) Fsync(ctx context.Context, _ fs.FileHandle, _ uint32) syscall.Errno {
-	return n.sync(ctx)
+func (n *node) Fsync(_ context.Context, _ fs.FileHandle, _ uint32) syscall.Errno {
+	return n.sync()
 }
 
 func (n *node) Create(
@@ -50,6 +51,9 @@ func (n *node) Create(
 ) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
+	if errno := n.changing(name); errno != 0 {
+		return nil, nil, 0, errno
+	}
 	child, made, _, errno := n.LoopbackNode.Create(ctx, name, flags|syscall.O_EXCL, mode, out)
 	if errno != 0 {
 		return nil, nil, 0, errno
@@ -63,7 +67,7 @@ func (n *node) Create(
 		return nil, nil, 0, fs.ToErrno(err)
 	}
 	of := child.Operations().(*node)
-	return child, &handle{LoopbackFile: fs.NewLoopbackFileFromOS(file), node: of, file: file}, 0, 0
+	return child, &handle{LoopbackFile: fs.NewLoopbackFileFromOS(file), node: of, file: file}, fuse.FOPEN_KEEP_CACHE, 0
 }
 
 func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
@@ -96,11 +100,19 @@ func (*node) Tmpfile(
 func (n *node) add(name string, f func() (*fs.Inode, syscall.Errno)) (*fs.Inode, syscall.Errno) {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
+	if errno := n.changing(name); errno != 0 {
+		return nil, errno
+	}
 	child, errno := f()
 	if errno == 0 {
 		errno = n.added(name)
 	}
 	return child, errno
+}
+
+// changing returns why a name in this directory cannot be changed; the lock is held.
+func (n *node) changing(name string) syscall.Errno {
+	return n.fs.changing(filepath.Join(n.path(), name))
 }
 
 // added notes that a name is new; the lock is held.
@@ -120,6 +132,9 @@ func (n *node) Rmdir(_ context.Context, name string) syscall.Errno  { return n.r
 func (n *node) remove(name string) syscall.Errno {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
+	if errno := n.changing(name); errno != 0 {
+		return errno
+	}
 	dir, err := openDir(n.path())
 	if err != nil {
 		return fs.ToErrno(err)
@@ -142,22 +157,30 @@ func (n *node) Rename(
 	}
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
+	to := parent.(*node)
+	if errno := cmp.Or(n.changing(name), to.changing(newName)); errno != 0 {
+		return errno
+	}
+	return fs.ToErrno(n.rename(name, to, newName, flags))
+}
+
+func (n *node) rename(name string, parent *node, newName string, flags uint32) error {
 	from, err := openDir(n.path())
 	if err != nil {
-		return fs.ToErrno(err)
+		return err
 	}
-	to, err := openDir(parent.(*node).path())
+	to, err := openDir(parent.path())
 	if err != nil {
 		_ = from.close()
-		return fs.ToErrno(err)
+		return err
 	}
 	r := rename{from: place{from, name}, to: place{to, newName}}
 	if err := n.fs.rename(&r, flags); err != nil {
 		r.close()
-		return fs.ToErrno(err)
+		return err
 	}
 	n.fs.renames = append(n.fs.renames, r)
-	return 0
+	return nil
 }
 
 // rename does r, and keeps what it replaces.
@@ -210,4 +233,4 @@ func (n *node) OpendirHandle(ctx context.Context, flags uint32) (fs.FileHandle, 
 	return &dirHandle{stream: h.(stream), node: n}, flags, 0
 }
 
-func (d *dirHandle) Fsyncdir(ctx context.Context, _ uint32) syscall.Errno { return d.node.sync(ctx) }
+func (d *dirHandle) Fsyncdir(_ context.Context, _ uint32) syscall.Errno { return d.node.sync() }

@@ -28,6 +28,7 @@ type write struct {
 	off  int64
 	old  []byte
 	size int64
+	n    int64 // bytes that were written; 0 where the size was set
 }
 
 // rename is a change of names: a new name (to), a removal (to, with what was there in trash), or a rename.
@@ -79,7 +80,10 @@ func (r rename) isIn(directories []inode) bool {
 }
 
 // remember notes what a write of n bytes at off will replace; the lock is held.
-func (f *FS) remember(file *os.File, off, n int64) error {
+func (f *FS) remember(file *os.File, off, n int64) error { return f.note(file, off, n, n) }
+
+// note notes a change of n bytes at off that writes some.
+func (f *FS) note(file *os.File, off, n, written int64) error {
 	var st syscall.Stat_t
 	if err := syscall.Fstat(int(file.Fd()), &st); err != nil {
 		return err
@@ -92,7 +96,7 @@ func (f *FS) remember(file *os.File, off, n int64) error {
 		}
 		f.files[in] = own
 	}
-	w := write{off: off, size: st.Size, old: make([]byte, max(0, min(n, st.Size-off)))}
+	w := write{off: off, size: st.Size, n: written, old: make([]byte, max(0, min(n, st.Size-off)))}
 	if _, err := f.files[in].ReadAt(w.old, off); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -102,7 +106,7 @@ func (f *FS) remember(file *os.File, off, n int64) error {
 
 // rememberTail notes what setting the size will cut off.
 func (f *FS) rememberTail(file *os.File, size int64) error {
-	return f.remember(file, size, 1<<62)
+	return f.note(file, size, 1<<62, 0)
 }
 
 func (f *FS) rememberPath(path string, size int64) error {
@@ -121,6 +125,37 @@ func (f *FS) settle(in inode) {
 		_ = file.Close()
 		delete(f.files, in)
 	}
+}
+
+// drop takes a file's writes from the disk, and returns the pages that they were in, by offset.
+func (f *FS) drop(in inode) (lost map[int64][]byte, err error) {
+	file := f.files[in]
+	if file == nil || len(f.dirty[in]) == 0 {
+		return nil, nil
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	lost = map[int64][]byte{}
+	for _, w := range f.dirty[in] {
+		w.n = min(w.n, max(0, info.Size()-w.off))
+		page := int64(os.Getpagesize())
+		for off := w.off / page * page; off < w.off+w.n; off += page {
+			lost[off] = make([]byte, min(page, info.Size()-off))
+			if _, err := file.ReadAt(lost[off], off); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, w := range slices.Backward(f.dirty[in]) {
+		old := append(w.old, make([]byte, max(0, w.n-int64(len(w.old))))...)
+		if _, err := file.WriteAt(old[:min(w.n, max(0, info.Size()-w.off))], w.off); err != nil {
+			return nil, err
+		}
+	}
+	f.dirty[in] = []write{{size: f.dirty[in][0].size}} // which the next sync makes last
+	return lost, nil
 }
 
 // settleNames makes changes of names in directories last.
