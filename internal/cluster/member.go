@@ -175,6 +175,9 @@ func (m *Member) open(ctx context.Context, cfg Config) error {
 	}
 	m.space = &space{dir: cfg.Dir, reserve: newReserve(cfg.Dir, cfg.Reserve), log: cfg.Logger}
 	m.incoming = &incoming{space: m.space}
+	if err := checkReadable(ctx, cfg.Dir); err != nil {
+		return err
+	}
 	_ = os.Remove(filepath.Join(cfg.Dir, reserveName)) // of the last start
 	if m.socket, err = socketDir(cfg.Dir); err != nil {
 		return err
@@ -385,8 +388,6 @@ func hint(err error) string {
 	switch text := err.Error(); {
 	case strings.Contains(text, "no space left"):
 		return "the disk is full; free some space, then restart the head"
-	case strings.Contains(text, "input/output error"):
-		return "the disk has errors; see the system log (dmesg); repair or replace it, then restart the head"
 	case strings.Contains(text, "address already in use"):
 		return "another program uses this address"
 	case strings.Contains(text, "crc mismatch"), strings.Contains(text, "invalid database"),

@@ -81,6 +81,9 @@ func openDir(dir, version string) (d dataFile, err error) {
 			Hint: "run the same trivet recover again, with the same --data-dir" + giveUp(dir)}
 	}
 	d, err = readData(dataPath(dir))
+	if errors.Is(err, unix.EIO) { // it may be whole
+		return d, fmt.Errorf("open data directory: %w: %w", trivet.ErrUnavailable, err)
+	}
 	if err != nil {
 		return d, &trivet.Error{Op: "open data directory", Name: dir, Err: err,
 			Hint: "restore a backup of " + dataPath(dir)}
@@ -135,9 +138,10 @@ func readData(path string) (d dataFile, err error) {
 		return d, err
 	}
 	text, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(text, &d)
+	if err != nil {
+		return d, err
 	}
+	err = json.Unmarshal(text, &d)
 	if err != nil || d.Format < 1 || trivet.ValidateName(d.Name) != nil {
 		return dataFile{}, fmt.Errorf("%w: %s is damaged: %v", trivet.ErrInvalid, path, err)
 	}

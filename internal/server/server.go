@@ -96,7 +96,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	if err := runSteps(ctx, cfg.takeOver, cfg.findLiving); err != nil {
-		return nil, err
+		return nil, explainDisk(err, cfg.Dir, cfg.Name)
 	}
 	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry()}
 	if err := s.start(ctx); err != nil {
@@ -104,7 +104,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		if ctx.Err() != nil && s.local != nil && s.local.IsJoining() {
 			err = fmt.Errorf("%w: %w", ErrNotJoined, err)
 		}
-		return nil, err
+		return nil, explainDisk(err, cfg.Dir, s.name())
 	}
 	s.started.Store(true)
 	return s, nil
@@ -132,6 +132,14 @@ func runSteps(ctx context.Context, steps ...func(context.Context) error) error {
 		}
 	}
 	return nil
+}
+
+// name returns the name of this head, as far as it is known.
+func (s *Server) name() string {
+	if s.local == nil {
+		return s.cfg.Name
+	}
+	return s.local.Name()
 }
 
 func (s *Server) openLocal(context.Context) (err error) {

@@ -26,7 +26,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err == nil && errors.Is(context.Cause(ctx), ErrRestart) {
 		err = ErrRestart
 	}
-	return err
+	return explainDisk(err, s.cfg.Dir, s.name())
 }
 
 // Close releases what New has opened. Run must have returned. It fails with ErrStuck where that takes too long.
