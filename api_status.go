@@ -88,6 +88,8 @@ type OwnFacts struct {
 	DiskFree   int64 `json:"diskFree"`   // bytes of the file system of its data
 	DiskSize   int64 `json:"diskSize"`   // bytes
 	DiskNeeded int64 `json:"diskNeeded"` // bytes below which it refuses writes
+	// DiskErrors are what its disks could not read or write in the last day, bounded in number.
+	DiskErrors []string `json:"diskErrors,omitempty"`
 
 	MemoryUsed      int64 `json:"memoryUsed,omitempty"`      // bytes that its process has resident
 	MemoryAvailable int64 `json:"memoryAvailable,omitempty"` // bytes of its host that programs may still use

@@ -104,7 +104,7 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	h.copies = replica.NewBlobs(replica.BlobConfig{Self: name, Store: h.blobs, Tables: h.fleet.Tables,
 		Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(h.copies.Close)
-	h.logs = must(runlog.Open(filepath.Join(dir, "logs"), 0))(t)
+	h.logs = must(runlog.Open(filepath.Join(dir, "logs"), 0, nil))(t)
 	t.Cleanup(func() { h.logs.Close() })
 	logs := &replica.Logs{Self: name, Store: h.logs, Tables: h.fleet.Tables,
 		Client: peer.NewClient(h.certify(), func() *auth.Root { return &keys.CA.Root }, nil)}

@@ -58,11 +58,14 @@ func (s *Store) checkChunk(c *checked, d Digest, f *os.File, i int64) error {
 		return nil
 	}
 	table, err := s.table(d)
-	if err != nil {
-		return err
-	}
 	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(f, i*ChunkBytes, ChunkBytes)); err != nil {
+	if err == nil {
+		_, err = io.Copy(sum, io.NewSectionReader(f, i*ChunkBytes, ChunkBytes))
+	}
+	if isFaulty(err) {
+		return s.unreadable("serve", d, err)
+	}
+	if err != nil {
 		return s.fault("read", d, err)
 	}
 	if len(table) != len(c.ok)*sha256.Size || !bytes.Equal(table[i*sha256.Size:][:sha256.Size], sum.Sum(nil)) {
@@ -72,6 +75,14 @@ func (s *Store) checkChunk(c *checked, d Digest, f *os.File, i int64) error {
 	}
 	c.ok[i] = true
 	return nil
+}
+
+// unreadable is the error of a blob that the disk cannot read: it is damaged.
+func (s *Store) unreadable(op string, d Digest, err error) error {
+	s.noteFault(err)
+	return &trivet.Error{Op: op + " blob", Name: d.String(),
+		Err:  fmt.Errorf("%w: the disk cannot read it: %w", trivet.ErrInvalid, err),
+		Hint: "it is fetched from another head; if none holds it, import it again"}
 }
 
 // setDamaged makes a blob an interrupted pull, unless its file is no longer the one that was read.
@@ -141,6 +152,9 @@ func (w *checkedWriter) ReadFrom(r io.Reader) (sent int64, err error) {
 			break
 		}
 		n, failed := io.Copy(w.ResponseWriter, &io.LimitedReader{R: w.file, N: min(limited.N, (i+1)*ChunkBytes-at)})
+		if isFaulty(failed) { // what was verified is no longer in the kernel's cache
+			failed = w.store.unreadable("serve", w.digest, failed)
+		}
 		if failed == nil && n == 0 {
 			failed = io.ErrUnexpectedEOF
 		}

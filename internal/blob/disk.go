@@ -67,6 +67,9 @@ func (s *Store) Usage() (int64, error) {
 // isFull reports whether an error is that there is no space for a blob.
 func isFull(err error) bool { return errors.Is(err, errFull) || errors.Is(err, errQuota) }
 
+// isFaulty reports whether an error is that of a disk that cannot read or write.
+func isFaulty(err error) bool { return errors.Is(err, unix.EIO) }
+
 // diskError wraps an error of the directory, with a hint if the disk is full.
 func (s *Store) diskError(err error) error {
 	var terr *trivet.Error
@@ -75,8 +78,21 @@ func (s *Store) diskError(err error) error {
 		return err
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return s.noSpace(err)
+	case isFaulty(err), errors.Is(err, unix.EROFS):
+		s.noteFault(err)
+		return &trivet.Error{Op: "store blob", Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err), Hint: hintDisk}
 	}
 	return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
+}
+
+// hintDisk is the hint where the disk of the store fails.
+const hintDisk = "the disk of that head fails: see its kernel's log (dmesg); use another head until it is replaced"
+
+// noteFault reports an error of the disk.
+func (s *Store) noteFault(err error) {
+	if s.opts.Fault != nil {
+		s.opts.Fault(err)
+	}
 }
 
 func (s *Store) noSpace(err error) error {

@@ -21,7 +21,9 @@ import (
 // its end.
 const pullSuffix = ".pull"
 
-// pull runs one pull. Its chunks are kept for the next attempt, unless the disk is full or the data is another blob.
+// pull runs one pull. Its chunks are kept for the next attempt, unless the disk is full or fails, or the data is
+// another blob: of a file that the disk cannot read or write nothing is used, not even its space. What a sync has not
+// written would be read from the kernel's cache, and be taken for written.
 func (p *Puller) pull(l *pull) error {
 	ref, urls, err := p.cfg.Locate(l.ctx, l.ref)
 	if err != nil {
@@ -47,18 +49,39 @@ func (p *Puller) pull(l *pull) error {
 	if err != nil {
 		return err
 	}
-	file, err := p.store.openPull(l.digest, ref.Bytes)
-	if err != nil {
+	t := &pullWriter{puller: p, pull: l, from: from, table: table}
+	if err := t.open(ref); err != nil {
 		return p.store.diskError(err)
 	}
-	t := &pullWriter{puller: p, pull: l, file: file, from: from, table: table, whole: sha256.New()}
-	if err = t.run(ref); err != nil {
-		err = errors.Join(p.store.diskError(err), file.Close())
+	err = t.run(ref)
+	if err != nil {
+		err = errors.Join(p.store.diskError(err), t.file.Close())
 	}
-	if errors.Is(err, errOtherBlob) || isFull(err) {
-		err = errors.Join(err, os.Remove(file.Name()))
+	if errors.Is(err, errOtherBlob) || isFull(err) || isFaulty(err) {
+		err = errors.Join(err, os.Remove(t.file.Name()))
 	}
 	return err
+}
+
+// open opens the file of an earlier pull, or a new one where there is none that the disk can read.
+func (t *pullWriter) open(ref trivet.BlobRef) (err error) {
+	for try := 0; ; try++ {
+		if t.file, err = t.puller.store.openPull(t.pull.digest, ref.Bytes); err != nil {
+			return err
+		}
+		t.whole, t.hashed = sha256.New(), 0
+		if t.have, err = t.resume(ref); err == nil {
+			return nil
+		}
+		err = errors.Join(err, t.file.Close())
+		if !isFaulty(err) || try > 0 {
+			return err
+		}
+		t.puller.store.noteFault(err)
+		if err := os.Remove(t.file.Name()); err != nil {
+			return err
+		}
+	}
 }
 
 // errOtherBlob: every chunk matches the chunk table, but the table is of another blob.
@@ -89,7 +112,8 @@ type pullWriter struct {
 	table  chunkTable
 	whole  hash.Hash // of the first t.hashed chunks
 	hashed int64
-	grows  bool // the file is larger at the end: else a damaged copy is repaired in its place
+	have   []bool // the chunks that the file had when it was opened
+	grows  bool   // the file is larger at the end: else a damaged copy is repaired in its place
 }
 
 type fetched struct {
@@ -99,11 +123,7 @@ type fetched struct {
 
 // run fetches chunks until none is missing. Each is written and hashed while the next one is fetched.
 func (t *pullWriter) run(ref trivet.BlobRef) error {
-	have, err := t.resume(ref)
-	if err != nil {
-		return err
-	}
-	t.pull.begin(ref, t.table, have)
+	t.pull.begin(ref, t.table, t.have)
 	if err := t.checkSpace(ref); err != nil {
 		return err
 	}
@@ -124,7 +144,7 @@ func (t *pullWriter) run(ref trivet.BlobRef) error {
 			free <- c.b[:cap(c.b)]
 		}
 	})
-	err = t.fetch(ctx, ref, full, free)
+	err := t.fetch(ctx, ref, full, free)
 	close(full)
 	writing.Wait()
 	if err = cmp.Or(failed, err); err != nil {

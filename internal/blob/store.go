@@ -27,6 +27,8 @@ type Options struct {
 	// damaged chunk table was written again; nil: nothing is. They must not block.
 	Damaged  func(Digest, error)
 	Repaired func(Digest)
+	// Fault is called with each error of a disk that cannot read or write; nil: nothing is. It must not block.
+	Fault func(error)
 }
 
 // Store is a directory of blobs. One process at a time may use it.
@@ -234,6 +236,9 @@ func (s *Store) fault(op string, d Digest, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		err = trivet.ErrNotFound
 	default:
+		if isFaulty(err) || errors.Is(err, unix.EROFS) {
+			s.noteFault(err)
+		}
 		err = fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
 	return &trivet.Error{Op: op + " blob", Name: d.String(), Err: err}

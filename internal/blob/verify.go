@@ -25,11 +25,17 @@ func (s *Store) Verify(ctx context.Context, d Digest, pace Pace) error {
 	}
 	defer f.Close()
 	table, err := s.table(d)
-	if err != nil && !errors.Is(err, trivet.ErrNotFound) {
+	if err != nil && !errors.Is(err, trivet.ErrNotFound) && !isFaulty(err) {
 		return err
 	}
 	p := &part{store: s, file: f, sums: newSums()}
-	if err := p.reread(ctx, pace); err != nil {
+	err = p.reread(ctx, pace)
+	if isFaulty(err) {
+		err = s.unreadable("verify", d, err)
+		s.setDamaged(d, f, err)
+		return err
+	}
+	if err != nil {
 		return fmt.Errorf("verify blob %s: %w", d, err)
 	}
 	ref, actual := p.end()

@@ -37,6 +37,8 @@ type Config struct {
 	Refused func() int
 	// MissingBlobs returns the blobs that records refer to and this head does not hold.
 	MissingBlobs func() []trivet.BlobRef
+	// DiskErrors returns what this head's disks could not read or write in the last day.
+	DiskErrors func() []string
 	// Certificates returns the certificates of this head.
 	Certificates func() []trivet.CertificateFacts
 	// Late returns the runs that are beyond their deadlines, and those whose agents are not heard.

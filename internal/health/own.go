@@ -28,6 +28,7 @@ func (s *Source) collectOwn(ctx context.Context) (o trivet.OwnFacts) {
 	if d, err := s.Member.Disk(); err == nil {
 		o.DiskFree, o.DiskSize, o.DiskNeeded = d.Free, d.Size, d.Needed
 	}
+	o.DiskErrors = s.DiskErrors()
 	o.MemoryUsed = residentBytes()
 	o.MemoryTotal, o.MemoryAvailable = hostMemory()
 	u := s.Member.Usage()

@@ -146,6 +146,10 @@ func TestInvariants(t *testing.T) {
 			"warning disk: the disk of head1 has 1.0 GiB left | free some space on the disk of head1"}},
 		{"a disk is full", func(f *trivet.StatusFacts) { f.Heads[1].Own.DiskFree = 1 << 20 }, []string{
 			"broken disk: the disk of head1 is full: 1 MiB free, 128 MiB needed | free some space"}},
+		{"a disk fails", func(f *trivet.StatusFacts) {
+			f.Heads[1].Own.DiskErrors = []string{"blobs: read /x/blobs/1: input/output error"}
+		}, []string{"broken disk: a disk of head1 fails: blobs: read /x/blobs/1: input/output error | trivet head replace " +
+			"head1"}},
 		{"a head uses much memory", func(f *trivet.StatusFacts) { f.Heads[1].Own.MemoryUsed = 5 << 30 }, []string{
 			"warning memory: head1 uses 5.0 GiB of memory | docs/limits.md"}},
 		{"a host has no memory", func(f *trivet.StatusFacts) { f.Heads[1].Own.MemoryAvailable = 100 << 20 }, []string{

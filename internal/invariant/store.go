@@ -72,10 +72,14 @@ func storeSize(f *trivet.StatusFacts, r *result) {
 // diskWarning is the free space below which an operator must know, as of the alert TrivetDiskFull.
 const diskWarning = 2 << 30
 
-// disk: each head has space for the store, logs and blobs.
+// disk: each head has space for the store, logs and blobs, on disks that read and write.
 func disk(f *trivet.StatusFacts, r *result) {
 	least := int64(math.MaxInt64)
 	own(f, func(h *trivet.HeadFacts, o *trivet.OwnFacts) {
+		for _, text := range o.DiskErrors {
+			r.broken(fmt.Sprintf("see the kernel's log there (dmesg), and give it another disk: trivet head replace %s "+
+				"(%s, \"A disk that fails\")", h.Name, pageRecovery), "a disk of %s fails: %s", h.Name, text)
+		}
 		if o.DiskSize <= 0 {
 			return
 		}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -38,6 +39,7 @@ type LogView struct {
 	logs    *Logs
 	run     *trivet.Workflow
 	own     map[trivet.LogKey]int64 // sizes
+	failed  bool                    // this head's disk cannot read what it has
 	heads   map[string]*remoteLog   // by head
 	queried time.Time               // when the other heads were queried last
 	settled map[trivet.LogKey]int64 // sizes up to which all acknowledged text has been found since
@@ -68,8 +70,18 @@ func (v *LogView) Refresh(ctx context.Context, latest bool) error {
 		v.queried = time.Now()
 	}
 	parts, err := v.logs.Store.Parts(v.run.FullName())
-	v.own = v.valid(parts)
+	v.own, v.failed = v.valid(parts), false
+	if v.noteOwn(err) {
+		return nil
+	}
 	return err
+}
+
+// noteOwn reports whether an error is one of this head's disk, and notes it.
+func (v *LogView) noteOwn(err error) bool {
+	faulty := errors.Is(err, trivet.ErrUnavailable)
+	v.failed = v.failed || faulty
+	return faulty
 }
 
 // query queries the other heads for the parts that they have, all at once.
@@ -146,6 +158,9 @@ func (v *LogView) Unreachable() (names []string) {
 		if h.err != nil {
 			names = append(names, name)
 		}
+	}
+	if v.failed {
+		names = append(names, v.logs.Self)
 	}
 	slices.Sort(names)
 	return names

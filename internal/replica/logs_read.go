@@ -16,6 +16,9 @@ import (
 // filled is an end.
 func (v *LogView) Read(ctx context.Context, key trivet.LogKey, offset int64, buf []byte) (int, error) {
 	n, err := v.logs.Store.Read(v.run.FullName(), key, offset, buf)
+	if v.noteOwn(err) { // the others may have it
+		n, err = 0, nil
+	}
 	if err != nil && !errors.Is(err, trivet.ErrNotFound) {
 		return 0, err
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 func (s *site) newLogs(h *head) *replica.Logs {
-	own := must(runlog.Open(s.t.TempDir(), 0))(s.t)
+	own := must(runlog.Open(s.t.TempDir(), 0, nil))(s.t)
 	s.t.Cleanup(func() { own.Close() })
 	c := peer.NewClient(func() (*tls.Certificate, error) { return h.cert, nil },
 		func() *auth.Root { return &s.keys.CA.Root }, nil)

@@ -13,7 +13,7 @@ import (
 // Appended data survives a power cut; if the disk fails, Append returns an error.
 func TestDiskThatLosesPower(t *testing.T) {
 	disk := faultfs.New(t)
-	s, err := runlog.Open(filepath.Join(disk.Dir(), "logs"), 0)
+	s, err := runlog.Open(filepath.Join(disk.Dir(), "logs"), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestDiskThatLosesPower(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk.Set(faultfs.Faults{})
-	s, err = runlog.Open(filepath.Join(disk.Dir(), "logs"), 0)
+	s, err = runlog.Open(filepath.Join(disk.Dir(), "logs"), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

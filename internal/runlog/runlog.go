@@ -36,6 +36,7 @@ const (
 type Store struct {
 	root    *os.Root
 	reserve int64 // of the disk's bytes, which logs do not use
+	fault   func(error)
 	mu      sync.Mutex
 	changed chan struct{} // guarded by mu; closed and replaced by each Append
 }
@@ -46,8 +47,9 @@ type Part struct {
 	Bytes int64 `json:"bytes"` // end of the last piece
 }
 
-// Open opens or creates the directory. Logs stop growing when the disk has only a reserve left, in bytes.
-func Open(dir string, reserve int64) (*Store, error) {
+// Open opens or creates the directory. Logs stop growing when the disk has only a reserve left, in bytes. fault is
+// called with each error of the disk itself; it may be nil, and must not block.
+func Open(dir string, reserve int64, fault func(error)) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
@@ -55,14 +57,15 @@ func Open(dir string, reserve int64) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
-	return &Store{root: root, reserve: reserve, changed: make(chan struct{})}, nil
+	return &Store{root: root, reserve: reserve, fault: fault, changed: make(chan struct{})}, nil
 }
 
 // Close closes the directory.
 func (s *Store) Close() error { return s.root.Close() }
 
 // Append writes a piece at its offset and syncs it to stable storage. Bytes beyond MaxBytes are dropped. It fails with
-// ErrTooLarge where the workflow has MaxParts logs already, and with ErrUnavailable where the disk is full.
+// ErrTooLarge where the workflow has MaxParts logs already, and with ErrUnavailable where the disk is full
+// or fails.
 func (s *Store) Append(workflow string, key trivet.LogKey, offset int64, piece []byte) error {
 	name, err := fileName(workflow, key)
 	if err != nil {
@@ -72,7 +75,7 @@ func (s *Store) Append(workflow string, key trivet.LogKey, offset int64, piece [
 		return nil
 	}
 	if err := s.write(workflow, name, offset, piece[:min(int64(len(piece)), MaxBytes-offset)]); err != nil {
-		return fmt.Errorf("append to log of %s: %w", workflow, err)
+		return fmt.Errorf("append to log of %s: %w", workflow, s.faulty(err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,6 +97,17 @@ func (s *Store) write(workflow, name string, offset int64, piece []byte) error {
 	}
 	_, err = f.WriteAt(piece, offset)
 	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// faulty reports an error of the disk, with which another head may serve.
+func (s *Store) faulty(err error) error {
+	if !errors.Is(err, unix.EIO) && !errors.Is(err, unix.EROFS) {
+		return err
+	}
+	if s.fault != nil {
+		s.fault(err)
+	}
+	return fmt.Errorf("%w: the disk of this head fails: %w", trivet.ErrUnavailable, err)
 }
 
 // create creates a file and syncs its directory entry.
@@ -169,7 +183,7 @@ func (s *Store) Parts(workflow string) ([]Part, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list logs of %s: %w", workflow, err)
+		return nil, fmt.Errorf("list logs of %s: %w", workflow, s.faulty(err))
 	}
 	infos := make([]fs.FileInfo, 0, len(entries))
 	for _, e := range entries {
@@ -207,7 +221,7 @@ func (s *Store) Read(workflow string, key trivet.LogKey, offset int64, p []byte)
 		_ = f.Close() // only read
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return n, fmt.Errorf("read log of %s: %w", workflow, err)
+		return n, fmt.Errorf("read log of %s: %w", workflow, s.faulty(err))
 	}
 	return n, nil
 }

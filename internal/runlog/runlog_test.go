@@ -12,7 +12,7 @@ import (
 func key(action string) trivet.LogKey { return trivet.LogKey{Action: action, Epoch: 7, Attempt: 1} }
 
 func open(t *testing.T) *runlog.Store {
-	s, err := runlog.Open(t.TempDir(), 0)
+	s, err := runlog.Open(t.TempDir(), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestPartsAreBounded(t *testing.T) {
 
 // Logs leave the reserve of the disk to others.
 func TestReserveIsLeft(t *testing.T) {
-	s, err := runlog.Open(t.TempDir(), 1<<60)
+	s, err := runlog.Open(t.TempDir(), 1<<60, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

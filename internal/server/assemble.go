@@ -73,17 +73,19 @@ func (s *Server) checkSealingKey(context.Context) error {
 func (s *Server) openFiles(context.Context) (err error) {
 	// Blobs and logs stop growing before they use the space that the store needs.
 	const reserve = 2 * cluster.DefaultReserve
+	s.faults = newDiskFaults(s.cfg.Log, s.metrics)
 	if s.blobStore, err = blob.Open(s.cfg.path("blobs"),
 		blob.Options{Reserve: reserve, Quota: int64(s.cfg.BlobQuota),
 			Damaged:  func(d blob.Digest, err error) { s.blobs.Damaged(d, err) },
-			Repaired: func(d blob.Digest) { s.blobs.Repaired(d) }}); err != nil {
+			Repaired: func(d blob.Digest) { s.blobs.Repaired(d) },
+			Fault:    func(err error) { s.faults.note("blobs", err) }}); err != nil {
 		return err
 	}
 	s.metrics.MustRegister(blobGauges(s.blobStore, s.cfg.BlobQuota))
 	s.blobs = replica.NewBlobs(replica.BlobConfig{Self: s.local.Name(), Store: s.blobStore, Tables: s.fleet.Tables,
 		Root: s.local.Root(), Incarnation: s.local.Incarnation,
 		Cert: s.local.Cert(), Log: s.cfg.Log.With("part", "blobs"), Metrics: s.metrics})
-	s.logs, err = runlog.Open(s.cfg.path("logs"), reserve)
+	s.logs, err = runlog.Open(s.cfg.path("logs"), reserve, func(err error) { s.faults.note("logs", err) })
 	return err
 }
 

@@ -5,9 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"github.com/trivet-project/trivet"
@@ -66,4 +71,72 @@ func device(path string) string {
 		}
 	}
 	return ""
+}
+
+// Bounds of what is kept of the errors of disks.
+const (
+	// faultLife is how long an error is reported after the last one of the same directory.
+	faultLife = 24 * time.Hour
+	// faultLogged is the time between two messages about the same directory.
+	faultLogged = time.Minute
+)
+
+// diskFaults are the errors of the disks of a head that goes on without what could not be read or written: of its blobs
+// and the logs of runs. Those of its store end it.
+type diskFaults struct {
+	log   *slog.Logger
+	count *prometheus.CounterVec
+	now   func() time.Time
+
+	mu   sync.Mutex
+	last map[string]*diskFault // by what is kept there; guarded by mu
+}
+
+type diskFault struct {
+	text         string
+	seen, logged time.Time
+}
+
+func newDiskFaults(log *slog.Logger, metrics prometheus.Registerer) *diskFaults {
+	f := &diskFaults{log: log, now: time.Now, last: map[string]*diskFault{},
+		count: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trivet_disk_errors_total",
+			Help: "Reads and writes of this head's blobs and of the logs of runs (directory) that its disk failed. The first " +
+				"one of its store ends the head."}, []string{"directory"})}
+	for _, of := range []string{"blobs", "logs"} {
+		f.count.WithLabelValues(of)
+	}
+	metrics.MustRegister(f.count)
+	return f
+}
+
+// note counts an error of a directory, and logs it, but not each.
+func (f *diskFaults) note(directory string, err error) {
+	f.count.WithLabelValues(directory).Inc()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last := f.last[directory]
+	if last == nil {
+		last = &diskFault{}
+		f.last[directory] = last
+	}
+	last.text, last.seen = err.Error(), f.now()
+	if last.seen.Sub(last.logged) < faultLogged {
+		return
+	}
+	last.logged = last.seen
+	f.log.Error("the disk of this head fails; the rest of the head goes on", "directory", directory, "error", err,
+		"hint", "see the kernel's log (dmesg), and replace the disk: docs/recovery.md, \"A disk that fails\"")
+}
+
+// recent returns the last error of each directory.
+func (f *diskFaults) recent() (all []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for directory, last := range f.last {
+		if f.now().Sub(last.seen) < faultLife {
+			all = append(all, directory+": "+last.text)
+		}
+	}
+	slices.Sort(all)
+	return all
 }

@@ -68,6 +68,7 @@ type Server struct {
 	blobStore    *blob.Store
 	blobs        *replica.Blobs
 	logs         *runlog.Store
+	faults       *diskFaults
 	runLogs      *replica.Logs
 	consoles     *console.Consoles
 	backups      *recovery.Source

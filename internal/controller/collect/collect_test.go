@@ -23,7 +23,7 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	f := fleet.New(storetest.On(t, m, store.Options{}, state.New), "head0")
 	far := storetest.On(t, m, store.Options{}, state.New)
 	dir := t.TempDir()
-	logs, err := runlog.Open(dir, 0)
+	logs, err := runlog.Open(dir, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 
 func TestDeclaration(t *testing.T) {
 	f := fleet.New(storetest.New(t, state.New), "head0")
-	logs, err := runlog.Open(t.TempDir(), 0)
+	logs, err := runlog.Open(t.TempDir(), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -222,7 +222,7 @@ func TestLogsOfFormerRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	dir := t.TempDir()
-	logs, err := runlog.Open(dir, 0)
+	logs, err := runlog.Open(dir, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ type setup struct {
 func newSetup(t *testing.T, consoles *fakeConsoles) *setup {
 	t.Helper()
 	consoles.all = make(chan struct{})
-	logs, err := runlog.Open(filepath.Join(t.TempDir(), "logs"), 0)
+	logs, err := runlog.Open(filepath.Join(t.TempDir(), "logs"), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
