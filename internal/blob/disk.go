@@ -80,6 +80,7 @@ func (s *Store) diskError(err error) error {
 		return s.noSpace(err)
 	case isFaulty(err), errors.Is(err, unix.EROFS):
 		s.noteFault(err)
+		s.failed.Store(true)
 		return &trivet.Error{Op: "store blob", Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err), Hint: hintDisk}
 	}
 	return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
@@ -87,6 +88,18 @@ func (s *Store) diskError(err error) error {
 
 // hintDisk is the hint where the disk of the store fails.
 const hintDisk = "the disk of that head fails: see its kernel's log (dmesg); use another head until it is replaced"
+
+// tryDisk writes to a new part where the disk has failed before, so that an upload begins at another head instead.
+func (s *Store) tryDisk(p *part) error {
+	if !s.failed.Load() {
+		return nil
+	}
+	_, err := p.file.WriteAt(make([]byte, 4<<10), 0)
+	if err = errors.Join(err, p.file.Sync(), p.file.Truncate(0)); err == nil {
+		s.failed.Store(false)
+	}
+	return s.diskError(err)
+}
 
 // noteFault reports an error of the disk.
 func (s *Store) noteFault(err error) {

@@ -86,3 +86,27 @@ func TestPullAfterAFailedSync(t *testing.T) {
 		t.Errorf("after a loss of power: %v; the content is right: %v", err, bytes.Equal(got, content))
 	}
 }
+
+// After a write that the disk has failed, an upload begins only where the disk writes: else it goes to another head.
+func TestUploadOnAFailingDisk(t *testing.T) {
+	disk := faultfs.New(t)
+	s := openOn(t, disk, Options{})
+	id, err := s.Begin()
+	must(t, err)
+	disk.Set(faultfs.Faults{SyncError: syscall.EIO})
+	if _, err := s.Append(t.Context(), id, 0, bytes.NewReader(noise(100))); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a piece whose sync fails: %v", err)
+	}
+	if _, err := s.Begin(); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("an upload begins on a disk that fails: %v", err)
+	}
+	empty(t, s)
+	disk.Set(faultfs.Faults{})
+	id, err = s.Begin()
+	must(t, err)
+	_, err = s.Append(t.Context(), id, 0, bytes.NewReader(noise(100)))
+	must(t, err)
+	ref, err := s.Finish(t.Context(), id, refOf(noise(100)))
+	must(t, err)
+	must(t, s.Verify(t.Context(), digestOf(t, ref), nil))
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,8 +36,9 @@ type Options struct {
 type Store struct {
 	dir     string
 	opts    Options
-	lock    *os.File   // locks out other processes
-	names   sync.Mutex // held while the files of a blob are renamed or removed
+	lock    *os.File    // locks out other processes
+	failed  atomic.Bool // the disk has failed to write
+	names   sync.Mutex  // held while the files of a blob are renamed or removed
 	mu      sync.Mutex
 	uploads map[string]*upload  // guarded by mu
 	closed  bool                // guarded by mu

@@ -34,6 +34,11 @@ func (s *Store) Begin() (id string, err error) {
 	}
 	id = newID()
 	p, err := s.newPart(id + uploadSuffix)
+	if err == nil {
+		if err = s.tryDisk(p); err != nil {
+			err = errors.Join(err, p.drop())
+		}
+	}
 	if err != nil {
 		return "", fmt.Errorf("begin upload: %w", err)
 	}
