@@ -64,8 +64,8 @@ func TestUnreadableBlob(t *testing.T) {
 	}
 }
 
-// What a failed sync has not written is not taken for written by the next pull, which would read it from the cache: a
-// head that counts as a second holder has the blob after a loss of power.
+// What a failed sync has not written is not taken for written by the next pull, which would read it from the cache:
+// the second holder of an import has it after a loss of power.
 func TestPullAfterAFailedSync(t *testing.T) {
 	disk := faultfs.New(t)
 	s := openOn(t, disk, Options{})
