@@ -17,6 +17,8 @@ import (
 const permissions = "allow it s3:ListBucket, s3:ListBucketMultipartUploads, s3:GetObject, s3:PutObject, " +
 	"s3:DeleteObject and s3:AbortMultipartUpload"
 
+const hintFull = "the bucket is full: free space on the server, or raise its quota"
+
 // failure is the meaning of a code of S3.
 type failure struct {
 	kind error
@@ -24,17 +26,20 @@ type failure struct {
 }
 
 var failures = map[string]failure{
-	minio.NoSuchBucket:             {trivet.ErrNotFound, "create the bucket, or correct its name"},
-	"InvalidAccessKeyId":           {trivet.ErrUnauthenticated, "check AWS_ACCESS_KEY_ID, the profile, or accessKey of the secret"},
-	"XAdminUserNotFound":           {trivet.ErrUnauthenticated, "check AWS_ACCESS_KEY_ID, the profile, or accessKey of the secret"},
-	"SignatureDoesNotMatch":        {trivet.ErrUnauthenticated, "check AWS_SECRET_ACCESS_KEY, the profile, or secretKey of the secret"},
-	"InvalidToken":                 {trivet.ErrUnauthenticated, "check AWS_SESSION_TOKEN"},
-	"ExpiredToken":                 {trivet.ErrUnauthenticated, "the session has ended: get other credentials"},
-	"RequestTimeTooSkewed":         {trivet.ErrUnauthenticated, "set the clock of this computer"},
-	minio.AccessDenied:             {trivet.ErrForbidden, permissions},
-	"PermanentRedirect":            {trivet.ErrInvalid, "name the region of the bucket by --s3-region, or spec.s3.region"},
-	"AuthorizationHeaderMalformed": {trivet.ErrInvalid, "name the region of the bucket by --s3-region, or spec.s3.region"},
-	minio.PreconditionFailed:       {trivet.ErrExists, ""},
+	minio.NoSuchBucket:               {trivet.ErrNotFound, "create the bucket, or correct its name"},
+	"InvalidAccessKeyId":             {trivet.ErrUnauthenticated, "check AWS_ACCESS_KEY_ID, the profile, or accessKey of the secret"},
+	"XAdminUserNotFound":             {trivet.ErrUnauthenticated, "check AWS_ACCESS_KEY_ID, the profile, or accessKey of the secret"},
+	"SignatureDoesNotMatch":          {trivet.ErrUnauthenticated, "check AWS_SECRET_ACCESS_KEY, the profile, or secretKey of the secret"},
+	"InvalidToken":                   {trivet.ErrUnauthenticated, "check AWS_SESSION_TOKEN"},
+	"ExpiredToken":                   {trivet.ErrUnauthenticated, "the session has ended: get other credentials"},
+	"RequestTimeTooSkewed":           {trivet.ErrUnauthenticated, "set the clock of this computer"},
+	minio.AccessDenied:               {trivet.ErrForbidden, permissions},
+	"PermanentRedirect":              {trivet.ErrInvalid, "name the region of the bucket by --s3-region, or s3.region of the record"},
+	"AuthorizationHeaderMalformed":   {trivet.ErrInvalid, "name the region of the bucket by --s3-region, or s3.region of the record"},
+	minio.PreconditionFailed:         {trivet.ErrExists, ""},
+	"QuotaExceeded":                  {trivet.ErrUnavailable, hintFull},
+	"XMinioStorageFull":              {trivet.ErrUnavailable, hintFull},
+	"XMinioAdminBucketQuotaExceeded": {trivet.ErrUnavailable, hintFull},
 }
 
 // codeForm is that of the codes of S3.

@@ -51,6 +51,9 @@ func (b *Bucket) Open(ctx context.Context, name string) (*Object, error) {
 // Size returns the size of the object.
 func (o *Object) Size() int64 { return o.info.Size }
 
+// Digest returns the digest that the object's writer gave it; empty: none.
+func (o *Object) Digest() string { return o.info.UserMetadata[sumTag] }
+
 // Close ends all reads.
 func (o *Object) Close() error {
 	o.stop()

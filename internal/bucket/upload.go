@@ -25,18 +25,23 @@ const (
 	partsAtOnce = 3
 )
 
-// uploadTag is metadata of an object, by which the process that wrote it knows it.
-const uploadTag = "Trivet-Upload"
+// Metadata of objects: uploadTag is how the process that wrote one knows it, sumTag the digest that its writer gave it.
+const (
+	uploadTag = "Trivet-Upload"
+	sumTag    = "Trivet-Digest"
+)
 
 // Upload is a file that is being written. What has at most one part is sent when it is published.
 type Upload struct {
-	lock  *Lock
-	name  string
-	tag   string
-	size  int64 // of a part
-	buf   []byte
-	id    string // of the multipart upload; empty: there is none yet
-	count int    // of its parts
+	b       *Bucket
+	confirm func(context.Context) error // before it is published
+	name    string
+	meta    map[string]string
+	resumes bool  // parts of an earlier upload of this file that was interrupted are used
+	size    int64 // of a part
+	buf     []byte
+	id      string // of the multipart upload; empty: there is none yet
+	count   int    // of its parts
 
 	ctx   context.Context // of the parts
 	stop  func()
@@ -44,13 +49,27 @@ type Upload struct {
 	mu    sync.Mutex // guards parts and free
 	parts []minio.CompletePart
 	free  [][]byte
+	there map[int]minio.ObjectPart // of the earlier upload; not changed while parts are sent
 
 	published bool
 }
 
 // Create begins a file of a size.
 func (l *Lock) Create(ctx context.Context, name string, size int64) *Upload {
-	u := &Upload{lock: l, name: name, tag: rand.Text(), size: max(minPart, (size+maxParts-1)/maxParts)}
+	return l.b.create(ctx, name, size, l.confirm)
+}
+
+// Create begins a file of a size whose name is that of its content, so that writers need no lock: all write the same.
+// Digest is kept with it. What is left of an interrupted upload of that file is not sent again.
+func (b *Bucket) Create(ctx context.Context, name string, size int64, digest string) *Upload {
+	u := b.create(ctx, name, size, func(context.Context) error { return nil })
+	u.meta[sumTag], u.resumes = digest, true
+	return u
+}
+
+func (b *Bucket) create(ctx context.Context, name string, size int64, confirm func(context.Context) error) *Upload {
+	u := &Upload{b: b, confirm: confirm, name: name, meta: map[string]string{uploadTag: rand.Text()},
+		size: max(minPart, (size+maxParts-1)/maxParts)}
 	u.buf = make([]byte, 0, min(u.size, size))
 	ctx, u.stop = context.WithCancel(ctx)
 	u.sends, u.ctx = errgroup.WithContext(ctx)
@@ -75,12 +94,9 @@ func (u *Upload) Write(p []byte) (n int, err error) {
 
 // flush sends the buffer as a part, and takes another one.
 func (u *Upload) flush() (err error) {
-	b := u.lock.b
 	if u.id == "" {
-		ctx, cancel := context.WithTimeout(u.ctx, requestTimeout)
-		defer cancel()
-		if u.id, err = b.api.NewMultipartUpload(ctx, b.name, b.prefix+u.name, u.options(true)); err != nil {
-			return b.explain(u.ctx, "write", u.name, err)
+		if err := u.begin(); err != nil {
+			return u.b.explain(u.ctx, "write", u.name, err)
 		}
 	}
 	if u.ctx.Err() != nil { // of a part before, or of the caller
@@ -102,26 +118,48 @@ func (u *Upload) flush() (err error) {
 	return nil
 }
 
-// send sends a part.
+// begin begins the upload of parts, or continues an earlier one.
+func (u *Upload) begin() (err error) {
+	ctx, cancel := context.WithTimeout(u.ctx, requestTimeout)
+	defer cancel()
+	if u.resumes {
+		if u.id, u.there, err = u.b.unfinished(ctx, u.name); err != nil || u.id != "" {
+			return err
+		}
+	}
+	u.id, err = u.b.api.NewMultipartUpload(ctx, u.b.name, u.b.prefix+u.name, u.options(true))
+	return err
+}
+
+// send sends a part, unless it is there.
 func (u *Upload) send(number int, part []byte) error {
 	ctx, cancel := context.WithTimeout(u.ctx, requestTimeout)
 	defer cancel()
-	b := u.lock.b
+	b := u.b
 	sha, md := sums(part)
+	if etag, ok := u.isSent(number, part, md); ok {
+		u.keep(number, part, etag)
+		return nil
+	}
 	opts := minio.PutObjectPartOptions{Sha256Hex: sha, Md5Base64: md, DisableContentSha256: true}
 	sent, err := b.api.PutObjectPart(ctx, b.name, b.prefix+u.name, u.id, number, bytes.NewReader(part),
 		int64(len(part)), opts)
 	if err != nil {
 		return b.explain(u.ctx, "write", u.name, err)
 	}
+	u.keep(number, part, sent.ETag)
+	return nil
+}
+
+// keep notes that a part is there, whose buffer is used again.
+func (u *Upload) keep(number int, part []byte, etag string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for len(u.parts) < number {
 		u.parts = append(u.parts, minio.CompletePart{})
 	}
-	u.parts[number-1] = minio.CompletePart{PartNumber: number, ETag: sent.ETag}
+	u.parts[number-1] = minio.CompletePart{PartNumber: number, ETag: etag}
 	u.free = append(u.free, part[:0])
-	return nil
 }
 
 // sums returns what the server verifies: it must compare the SHA-256, and needs the MD5 for buckets with locked
@@ -132,7 +170,7 @@ func sums(part []byte) (sha256Hex, md5Base64 string) {
 }
 
 func (u *Upload) options(replace bool) minio.PutObjectOptions {
-	opts := minio.PutObjectOptions{DisableContentSha256: true, UserMetadata: map[string]string{uploadTag: u.tag}}
+	opts := minio.PutObjectOptions{DisableContentSha256: true, UserMetadata: u.meta}
 	if !replace {
 		opts.SetMatchETagExcept("*")
 	}
@@ -149,7 +187,7 @@ func (u *Upload) Publish(ctx context.Context, replace bool) error {
 			return err
 		}
 	}
-	if err := u.lock.confirm(ctx); err != nil {
+	if err := u.confirm(ctx); err != nil {
 		return err
 	}
 	err := u.put(ctx, replace)
@@ -157,13 +195,13 @@ func (u *Upload) Publish(ctx context.Context, replace bool) error {
 		err = nil
 	}
 	u.published = err == nil
-	return u.lock.b.explain(ctx, "write", u.name, err)
+	return u.b.explain(ctx, "write", u.name, err)
 }
 
 func (u *Upload) put(ctx context.Context, replace bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
-	b := u.lock.b
+	b := u.b
 	if u.id == "" {
 		sha, md := sums(u.buf)
 		_, err = b.api.PutObject(ctx, b.name, b.prefix+u.name, bytes.NewReader(u.buf), int64(len(u.buf)), md, sha,
@@ -178,25 +216,30 @@ func (u *Upload) put(ctx context.Context, replace bool) (err error) {
 
 // isThere reports whether the object of that name is this one.
 func (u *Upload) isThere(ctx context.Context) bool {
-	o, err := u.lock.b.Open(ctx, u.name)
+	o, err := u.b.Open(ctx, u.name)
 	if err != nil {
 		return false
 	}
 	defer o.Close()
-	return o.info.UserMetadata[uploadTag] == u.tag
+	return o.info.UserMetadata[uploadTag] == u.meta[uploadTag]
+}
+
+// Interrupt ends an upload that is not published, and leaves its parts for the next one of this file.
+func (u *Upload) Interrupt() {
+	u.stop()
+	_ = u.sends.Wait() // they are cancelled
 }
 
 // Discard removes what was sent, unless it was published. Where it cannot, the next process does.
 func (u *Upload) Discard() {
-	u.stop()
-	_ = u.sends.Wait() // they are cancelled
+	u.Interrupt()
 	if u.published || u.id == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), cleanupTimeout)
 	defer cancel()
 	for range aborts {
-		_ = u.lock.b.abort(ctx, u.name, u.id)
+		_ = u.b.abort(ctx, u.name, u.id)
 		_ = wait.Sleep(ctx, abortPause)
 	}
 }
