@@ -126,11 +126,16 @@ type BlobCheck struct {
 	Digests []string `json:"digests,omitempty"` // empty: all that heads hold, or lack although records refer to them
 	// Repair fetches what is damaged or missing from heads that have a good copy, and waits for that.
 	Repair bool `json:"repair,omitempty"`
+	// Deep reads also the copies in the bucket of the site, of which else sizes and digests are compared.
+	Deep bool `json:"deep,omitempty"`
 }
+
+// BucketCopy is the head of a copy that is in the bucket of the site.
+const BucketCopy = "s3"
 
 // BlobCopy is what a head found of its copy of a blob. One without a head is the end of a check.
 type BlobCopy struct {
-	Head    string    `json:"head"`
+	Head    string    `json:"head"`             // its name; BucketCopy: the bucket
 	Digest  string    `json:"digest,omitempty"` // empty: of all its copies
 	State   CopyState `json:"state"`
 	Bytes   int64     `json:"bytes,omitempty"` // of a good copy its size, while it is checked those that were read

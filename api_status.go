@@ -52,6 +52,8 @@ type StatusFacts struct {
 	Notifiers     []NotifierFacts `json:"notifiers,omitempty"`
 	// Schedules are the schedules of backups.
 	Schedules []ScheduleFacts `json:"schedules,omitempty"`
+	// Bucket is that of the site, for copies of images; nil: it has none.
+	Bucket *BucketFacts `json:"bucket,omitempty"`
 	// RecoveryKey: the site has one, so that backups can be made.
 	RecoveryKey bool         `json:"recoveryKey"`
 	Backups     BackupStatus `json:"backups,omitzero"`
@@ -176,6 +178,17 @@ type ScheduleFacts struct {
 	// Suspended: it makes none. Overdue is for how long the next one, which is proven, is late; 0: it is not.
 	Suspended bool     `json:"suspended,omitempty"`
 	Overdue   Duration `json:"overdue,omitempty"`
+}
+
+// BucketFacts is the state of the copies of images in the bucket of the site.
+type BucketFacts struct {
+	State     BlobsState `json:"state"`
+	Reason    string     `json:"reason,omitempty"`
+	Suspended bool       `json:"suspended,omitempty"`
+	Images    int        `json:"images"` // contents of images
+	Copied    int        `json:"copied"` // those of which the bucket has a copy
+	// Checked is the time since all copies were compared; nil: they never were.
+	Checked *Duration `json:"checked,omitempty"`
 }
 
 // BackupStatus is what the commands of backups reported.

@@ -2,7 +2,6 @@ package trivet
 
 import (
 	"regexp"
-	"strings"
 	"time"
 )
 
@@ -27,26 +26,8 @@ type BackupScheduleSpec struct {
 	// heads have mounted. It must exist. A schedule has this or s3.
 	Directory string `json:"directory,omitempty"`
 	// S3 is an S3 bucket.
-	S3 *BackupBucket `json:"s3,omitempty"`
+	S3 *Bucket `json:"s3,omitempty"`
 }
-
-// BackupBucket is what is below a prefix in an S3 bucket.
-type BackupBucket struct {
-	Location string `json:"location"` // "s3://BUCKET/PREFIX"
-	// Endpoint is the URL of the server; empty: that of Amazon.
-	Endpoint string `json:"endpoint,omitempty"`
-	Region   string `json:"region,omitempty"` // empty: what the server says
-	// Secret is the secret with the values "accessKey" and "secretKey": "NAME" or "PROJECT/NAME".
-	Secret string `json:"secret"`
-	// CA has the certificates, in PEM, that the server's is verified by; empty: those that the host of the head trusts.
-	CA string `json:"ca,omitempty"`
-}
-
-// The values of the secret of an S3 bucket.
-const (
-	BucketAccessKey = "accessKey"
-	BucketSecretKey = "secretKey"
-)
 
 // BackupScheduleState is the state of a schedule.
 type BackupScheduleState string
@@ -94,11 +75,7 @@ func (s *BackupScheduleSpec) Kept() int {
 	return s.Keep
 }
 
-var (
-	directoryForm = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_.]*$`)
-	bucketForm    = regexp.MustCompile(`^s3://[a-z0-9][-.a-z0-9]{1,61}[a-z0-9](/.*)?$`)
-	regionForm    = regexp.MustCompile(`^[-A-Za-z0-9]*$`)
-)
+var directoryForm = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_.]*$`)
 
 // Validate checks a schedule by itself.
 func (b *BackupSchedule) Validate() error {
@@ -117,41 +94,11 @@ func (b *BackupSchedule) Validate() error {
 	case dir != "" && s3 != nil:
 		p.add("spec.s3", "excludes spec.directory: use a schedule for each")
 	case s3 != nil:
-		s3.validate(&p)
+		s3.validate(&p, "spec.s3")
 	case dir == "":
 		p.add("spec.directory", "is missing, and spec.s3, too: where are the backups written to?")
 	case !directoryForm.MatchString(dir):
 		p.add("spec.directory", "%.80q must be the name of a directory below that of --backup-dir, without a slash", dir)
 	}
 	return p.err()
-}
-
-func (b *BackupBucket) validate(p *problems) {
-	p.need("spec.s3.location", b.Location)
-	p.bytes("spec.s3.location", b.Location, 600)
-	if b.Location != "" && !bucketForm.MatchString(b.Location) {
-		p.add("spec.s3.location", "%.80q must be s3://BUCKET/PREFIX", b.Location)
-	}
-	p.bytes("spec.s3.endpoint", b.Endpoint, 2<<10)
-	if problem := problemOfServer(b.Endpoint); b.Endpoint != "" && problem != "" {
-		p.add("spec.s3.endpoint", "%s", problem)
-	}
-	p.bytes("spec.s3.region", b.Region, 64)
-	if !regionForm.MatchString(b.Region) {
-		p.add("spec.s3.region", "%.80q must have letters, digits and hyphens only", b.Region)
-	}
-	p.need("spec.s3.secret", b.Secret)
-	p.clusterRef("spec.s3.secret", b.Secret)
-	validateCA(p, "spec.s3.ca", b.CA)
-}
-
-// problemOfServer returns what is wrong with the URL of a server; empty: nothing.
-func problemOfServer(text string) string {
-	if problem := problemOfURL(text); problem != "" {
-		return problem
-	}
-	if _, rest, _ := strings.Cut(strings.TrimSuffix(text, "/"), "://"); strings.ContainsAny(rest, "/?#") {
-		return "must end after the host or the port"
-	}
-	return ""
 }

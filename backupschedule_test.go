@@ -11,7 +11,7 @@ import (
 func TestBackupScheduleIsValidated(t *testing.T) {
 	inBucket := func() trivet.BackupSchedule {
 		return trivet.BackupSchedule{Meta: trivet.Meta{Name: "nightly"}, Spec: trivet.BackupScheduleSpec{
-			Every: trivet.Duration(24 * time.Hour), S3: &trivet.BackupBucket{Location: "s3://backups/site1",
+			Every: trivet.Duration(24 * time.Hour), S3: &trivet.Bucket{Location: "s3://backups/site1",
 				Endpoint: "https://s3.example.com:9000/", Region: "eu-1", Secret: "ops/bucket"}}}
 	}
 	good := inBucket()

@@ -61,7 +61,8 @@ var layers = []layer{
 		{"internal/recovery", "internal/takeover"},
 	}},
 	{"surfaces", [][]string{{
-		"internal/api", "internal/netboot", "internal/controller/backup", "internal/controller/blobs", "internal/controller/collect",
+		"internal/api", "internal/netboot", "internal/controller/backup", "internal/controller/blobs",
+		"internal/controller/bucket", "internal/controller/collect",
 		"internal/controller/console", "internal/controller/deadline", "internal/controller/heads",
 		"internal/controller/keys", "internal/controller/members", "internal/controller/notify",
 		"internal/controller/power", "internal/controller/provision", "internal/controller/upgrade",

@@ -83,6 +83,9 @@ func BackupEventName(schedule string, seq int64) string {
 	return fmt.Sprintf("backupschedule.%s.%x", schedule, seq%16)
 }
 
+// SiteEventName returns the name of event number seq of the site, which keeps 16 of them.
+func SiteEventName(seq int64) string { return fmt.Sprintf("site.%s.%x", SiteName, seq%16) }
+
 // Validate checks an event by itself.
 func (e *Event) Validate() error {
 	var p problems
@@ -215,6 +218,11 @@ const (
 	ReasonBackupFailing = "BackupFailing"
 	// ReasonBackupRecovered: a schedule that was failing makes backups again.
 	ReasonBackupRecovered = "BackupRecovered"
+	// ReasonBucketFailing: the bucket of the site does not get copies of images, or cannot be read; the message says why.
+	// It is tried again.
+	ReasonBucketFailing = "BucketFailing"
+	// ReasonBucketRecovered: the bucket, which was failing, has a copy of each image.
+	ReasonBucketRecovered = "BucketRecovered"
 	// ReasonUpgradeStarted: the program of all heads is to be replaced.
 	ReasonUpgradeStarted = "UpgradeStarted"
 	// ReasonUpgradeHead: a head starts again with the new program.
@@ -239,5 +247,6 @@ var EventReasons = []string{
 	ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonBlobDamaged, ReasonBlobRepaired, ReasonKeyRotation,
 	ReasonKeyActive, ReasonKeyRotated, ReasonResolved, ReasonCancelled, ReasonNotifierFailing, ReasonNotifierRecovered,
 	ReasonNotifierDisabled, ReasonNotificationsDropped, ReasonBackupFailing, ReasonBackupRecovered,
+	ReasonBucketFailing, ReasonBucketRecovered,
 	ReasonUpgradeStarted, ReasonUpgradeHead, ReasonUpgraded, ReasonUpgradeReverting, ReasonUpgradeReverted,
 }

@@ -125,11 +125,12 @@ type NotifierTest struct {
 var DefaultNotifications = []string{
 	ReasonFailed, ReasonPowerFailed, ReasonAgentLost, ReasonHelloRefused, ReasonForeignDHCP, ReasonStoreFilling,
 	ReasonStoreFull, ReasonNotifierFailing, ReasonNotifierDisabled, ReasonNotificationsDropped, ReasonBackupFailing,
+	ReasonBucketFailing,
 	ReasonSwitched,
 	ReasonReplaced,
 	ReasonQuarantined,
 	ReasonSucceeded, ReasonAgentReturned, ReasonAccepted, ReasonStoreNormal, ReasonNotifierRecovered,
-	ReasonBackupRecovered,
+	ReasonBackupRecovered, ReasonBucketRecovered,
 }
 
 // Validate checks a notifier by itself.

@@ -66,6 +66,13 @@ var References = []Reference{
 	required(refer("spec.mail.secret", "Secret", DeletionRefused, mailSecret)),
 	refer("status.head", "Head", DeletionIgnored, func(n *Notifier) []Target { return target(n.Status.Head, nil) }),
 	required(refer("spec.s3.secret", "Secret", DeletionRefused, bucketSecret)),
+	required(refer("spec.blobs.s3.secret", "Secret", DeletionRefused, blobsSecret)),
+	refer("status.blobs.head", "Head", DeletionIgnored, func(s *Site) []Target {
+		if s.Status.Blobs == nil {
+			return nil
+		}
+		return target(s.Status.Blobs.Head, nil)
+	}),
 	refer("status.head", "Head", DeletionIgnored, func(b *BackupSchedule) []Target { return target(b.Status.Head, nil) }),
 	refer("status.provision", "Provision", DeletionIgnored, func(m *Machine) []Target {
 		return target(m.Status.Provision, nil)
@@ -193,6 +200,13 @@ func bucketSecret(b *BackupSchedule) []Target {
 		return nil
 	}
 	return target(b.Spec.S3.Secret, nil)
+}
+
+func blobsSecret(s *Site) []Target {
+	if s.Spec.Blobs == nil || s.Spec.Blobs.S3 == nil {
+		return nil
+	}
+	return target(s.Spec.Blobs.S3.Secret, nil)
 }
 
 // machinesNetwork leaves out the leases of unknown machines, which expire.

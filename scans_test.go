@@ -98,7 +98,9 @@ var fewRecords = map[string]string{
 	"internal/server.Server.openStore: internal/state.NewView":                       heads,
 	"internal/state.View.Get: internal/store.Table.AllShared":                        "of the views above",
 
-	"internal/controller/backup.collector.Collect: internal/store.Table.AllShared":   "there are at most MaxBackupSchedules",
+	"internal/controller/backup.collector.Collect: internal/store.Table.AllShared": "there are at most MaxBackupSchedules",
+	"internal/state.Tables.ImageBlobs: internal/store.Table.AllShared": "each 30 seconds at most on one head, where " +
+		"the site has a bucket, and by blob check; a site has few images",
 	"internal/controller/notify.Controller.Affected: internal/store.Table.AllShared": notifiers,
 	"internal/controller/notify.collector.Collect: internal/store.Table.AllShared":   notifiers,
 }

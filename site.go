@@ -48,6 +48,8 @@ type SiteSpec struct {
 	// RecoveryKey is the public part of the key that opens backups, which trivet backup key creates: age1... Its secret
 	// part is on no head.
 	RecoveryKey string `json:"recoveryKey,omitempty"`
+	// Blobs is where the contents of images are kept besides the heads; nil: nowhere.
+	Blobs *SiteBlobs `json:"blobs,omitempty"`
 }
 
 // PlatformOf returns the name of the platform that a machine netboots; empty: none. m is nil for a machine that has no
@@ -69,6 +71,8 @@ type SiteStatus struct {
 	PowerFailures *SharedFailures `json:"powerFailures,omitempty"`
 	// Backups are the last backup that was created, and the last one that was proven to be restorable.
 	Backups BackupStatus `json:"backups,omitzero"`
+	// Blobs is the state of the copies of images that are in the bucket of spec.blobs.
+	Blobs *BlobsStatus `json:"blobs,omitempty"`
 	// Recovered is the last recovery of the cluster; nil where there was none.
 	Recovered *Recovered `json:"recovered,omitempty"`
 }
@@ -264,6 +268,9 @@ func (s *Site) Validate() error {
 	if s.Spec.RecoveryKey != "" && !recoveryKeyForm.MatchString(s.Spec.RecoveryKey) {
 		p.add("spec.recoveryKey", "%.80q must be age1 and 58 letters and digits, as trivet backup key writes it",
 			s.Spec.RecoveryKey)
+	}
+	if s.Spec.Blobs != nil {
+		s.Spec.Blobs.validate(&p)
 	}
 	p.oneOf("spec.release", string(s.Spec.Release), "", string(ReleaseNoWipe), string(ReleaseWipe),
 		string(ReleaseKeepData))

@@ -60,7 +60,7 @@ func TestSchedulesAreAdmitted(t *testing.T) {
 	h, _ := newNotifiers(t, "https://receiver.example.com")
 	schedules := client.Of[trivet.BackupSchedule](h.client(h.admin))
 	b := &trivet.BackupSchedule{Meta: trivet.Meta{Name: "nightly"}, Spec: trivet.BackupScheduleSpec{
-		Every: trivet.Duration(time.Hour), S3: &trivet.BackupBucket{Location: "s3://backups", Secret: "none"}}}
+		Every: trivet.Duration(time.Hour), S3: &trivet.Bucket{Location: "s3://backups", Secret: "none"}}}
 	if _, err := schedules.Create(t.Context(), b); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("a secret that does not exist: %v", err)
 	}

@@ -158,6 +158,9 @@ func (s *Store) Get(d Digest) (*os.File, int64, error) {
 	return f, fi.Size(), nil
 }
 
+// Table returns the chunk table of a blob.
+func (s *Store) Table(d Digest) ([]byte, error) { return s.table(d) }
+
 // table reads a blob's chunk table.
 func (s *Store) table(d Digest) ([]byte, error) {
 	table, err := os.ReadFile(s.path(d) + tableSuffix)

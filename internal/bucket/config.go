@@ -20,6 +20,23 @@ import (
 	"github.com/trivet-project/trivet/internal/limit"
 )
 
+// KeysOf returns the credentials of a record's bucket, of its secret.
+func KeysOf(b *trivet.Bucket, secret *trivet.Secret, unseal func(s *trivet.Secret, key string) (string, error)) (*Keys,
+	error) {
+	keys := &Keys{CA: b.CA}
+	for name, value := range map[string]*string{trivet.BucketAccessKey: &keys.ID, trivet.BucketSecretKey: &keys.Secret} {
+		if secret.Spec.Data[name] == "" {
+			return nil, &trivet.Error{Op: "open the S3 server", Kind: "Secret", Name: b.Secret, Hint: "add it",
+				Err: fmt.Errorf("%w: it has no %s", trivet.ErrInvalid, name)}
+		}
+		var err error
+		if *value, err = unseal(secret, name); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
 const amazon = "https://s3.amazonaws.com" // the client adds the region
 
 // client returns a client of the server.

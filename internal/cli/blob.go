@@ -25,23 +25,28 @@ func (a *app) blob() *cobra.Command {
 				"digests. Without a digest, all blobs are checked. A head does not serve a copy that is damaged, and\n"+
 				"fetches one that a record refers to from another head within minutes; trivet blob repair does so at\n"+
 				"once. The exit status is 1 where a copy is damaged, missing or could not be checked. Ctrl-C ends the\n"+
-				"check on all heads."),
+				"check on all heads. Where the site has a bucket for images (spec.blobs), its copies are checked too, as\n"+
+				"those of s3: their sizes and digests, and with --deep their contents, which are read."),
 		a.blobCommand(true, "repair", "Verify the copies of blobs on all heads, and repair what is damaged or missing",
 			"Verify the copies of blobs on all heads, fetch those that are damaged or missing from a head with a\n"+
-				"good copy, and wait for that. Without a digest, it does so for all blobs. The exit status is 1 where a\n"+
-				"copy was not repaired."))
+				"good copy, and wait for that. Without a digest, it does so for all blobs. Where the site has a bucket for\n"+
+				"images (spec.blobs), a head gets from it what no head has, and writes again what is damaged or missing\n"+
+				"there. The exit status is 1 where a copy was not repaired."))
 	return c
 }
 
 func (a *app) blobCommand(repair bool, name, short, long string) *cobra.Command {
+	deep := false
 	c := &cobra.Command{
 		Use: name + " [DIGEST...]", Short: short, Long: long,
-		Example: fmt.Sprintf("  trivet blob %s\n  trivet blob %[1]s sha256:...\n  trivet blob %[1]s -o json", name),
+		Example: fmt.Sprintf("  trivet blob %s\n  trivet blob %[1]s sha256:...\n  trivet blob %[1]s --deep\n"+
+			"  trivet blob %[1]s -o json", name),
 		RunE: func(cmd *cobra.Command, digests []string) error {
-			err := a.checkBlobs(cmd.Context(), trivet.BlobCheck{Digests: digests, Repair: repair})
+			err := a.checkBlobs(cmd.Context(), trivet.BlobCheck{Digests: digests, Repair: repair, Deep: deep})
 			return a.interrupted(cmd.Context(), err, "interrupted; the heads have stopped checking")
 		},
 	}
+	c.Flags().BoolVar(&deep, "deep", false, "also read the copies in the bucket of the site, which may cost money")
 	a.outputForms(c, "table", "json", "yaml")
 	return c
 }
@@ -121,6 +126,7 @@ func (a *app) adviseOnCopies(copies []trivet.BlobCopy, repair bool) {
 	}
 	if unknown > 0 {
 		fmt.Fprintf(a.Err, "trivet: %d of %d copies or heads could not be checked\n"+
-			"  hint: see trivet status; all heads must be up and run this release\n", unknown, len(copies))
+			"  hint: see the problems above and trivet status; all heads must be up and run this release\n", unknown,
+			len(copies))
 	}
 }

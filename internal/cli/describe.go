@@ -63,6 +63,8 @@ func describeRecord(ctx context.Context, kind client.Kind, name string) (d descr
 		d.Events, err = latestOf(ctx, kind.Client(), "notifier/"+r.Name, r.UID)
 	case *trivet.BackupSchedule:
 		d.Events, err = latestOf(ctx, kind.Client(), "backupschedule/"+r.Name, r.UID)
+	case *trivet.Site:
+		d.Events, err = latestOf(ctx, kind.Client(), "site/"+r.Name, r.UID)
 	}
 	if workflow != "" {
 		d.Workflow, err = workflowBy(ctx, kind.Client(), trivet.Resolve(r.Header().Project, workflow))

@@ -215,6 +215,9 @@ func (a *app) writePlan(w io.Writer, p *recovery.Plan) {
 	if len(p.Schedules) > 0 {
 		fmt.Fprintf(w, "Stopped: backups of the schedules %s\n", listed(p.Schedules))
 	}
+	if p.Bucket {
+		fmt.Fprintln(w, "Stopped: copies of images to the bucket, which is still read (spec.blobs.suspend of the site)")
+	}
 	fmt.Fprintf(w, "Fenced:  %s\n", listed(p.Heads))
 	for _, answer := range p.Answering {
 		fmt.Fprintf(w, "         %s responds at %s without a quorum, at revision %d", printable(answer.Head),

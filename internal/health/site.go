@@ -16,7 +16,7 @@ func (s *Source) site(view trivet.Cluster) trivet.StatusFacts {
 		Machines: s.Tables.CountMachines(), Provisions: s.Tables.CountProvisions(), Networks: s.networks()}
 	if site, err := s.Tables.Sites.GetShared(trivet.SiteName); err == nil {
 		f.ClusterVersion, f.RecoveryKey = site.Status.ClusterVersion, site.Spec.RecoveryKey != ""
-		f.Backups = site.Status.Backups
+		f.Backups, f.Bucket = site.Status.Backups, bucketOf(site, f.Time)
 	}
 	if u, err := s.Tables.Upgrades.GetShared(trivet.UpgradeName); err == nil && u.InProgress() {
 		f.Upgrade = fmt.Sprintf("%s, %s", u.Spec.Version, cmp.Or(u.Status.Reason, string(u.Status.Phase)))
@@ -32,6 +32,22 @@ func (s *Source) site(view trivet.Cluster) trivet.StatusFacts {
 	for b := range s.Tables.Schedules.AllShared() {
 		f.Schedules = append(f.Schedules, trivet.ScheduleFacts{Name: b.Name, State: b.Status.State,
 			Reason: b.Status.Reason, Suspended: b.Spec.Suspend, Overdue: overdue(b, f.Time)})
+	}
+	return f
+}
+
+// bucketOf returns the state of the copies in the bucket of the site; nil: it has none.
+func bucketOf(site *trivet.Site, now time.Time) *trivet.BucketFacts {
+	if site.Spec.Blobs == nil {
+		return nil
+	}
+	f := &trivet.BucketFacts{Suspended: site.Spec.Blobs.Suspend}
+	if st := site.Status.Blobs; st != nil {
+		f.State, f.Reason, f.Images, f.Copied = st.State, st.Reason, st.Images, st.Copied
+		if !st.Checked.IsZero() {
+			since := trivet.Duration(max(0, now.Sub(st.Checked)).Round(time.Second))
+			f.Checked = &since
+		}
 	}
 	return f
 }

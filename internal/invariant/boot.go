@@ -149,5 +149,6 @@ func blobs(f *trivet.StatusFacts, r *result) {
 				"%s lacks %s that records refer to: %s", h.Name, count(o.BlobsMissing, "blob"), names(o.Missing))
 		}
 	})
+	bucket(f.Bucket, r)
 	r.holds("each of %s holds all blobs that records refer to", count(len(holders), "head"))
 }

@@ -196,6 +196,18 @@ func TestInvariants(t *testing.T) {
 		{"a blob on no head", func(f *trivet.StatusFacts) {
 			each(f, func(h *trivet.HeadFacts) { h.Own.BlobsMissing, h.Own.Missing = 1, []string{digest} })
 		}, []string{"broken blobs: no head that responds holds blob sha256:aa | import"}},
+		{"the bucket of images fails", func(f *trivet.StatusFacts) {
+			f.Bucket = &trivet.BucketFacts{State: trivet.BlobsFailing, Reason: "no route", Images: 3, Copied: 2}
+		}, []string{"warning blobs: the bucket has 2 of 3 images, and copying fails: no route | trivet describe site site"}},
+		{"the bucket of images is suspended", func(f *trivet.StatusFacts) {
+			f.Bucket = &trivet.BucketFacts{State: trivet.BlobsFailing, Suspended: true}
+		}, []string{"warning blobs: nothing is copied to the bucket: it is suspended | trivet patch site site"}},
+		{"the bucket of images is not looked at", func(f *trivet.StatusFacts) {
+			f.Bucket = &trivet.BucketFacts{State: trivet.BlobsActive, Checked: new(trivet.Duration(5 * time.Hour))}
+		}, []string{"warning blobs: no head has looked at the bucket for 5 hours | see the logs"}},
+		{"the bucket of images gets copies", func(f *trivet.StatusFacts) {
+			f.Bucket = &trivet.BucketFacts{State: trivet.BlobsCopying, Images: 3, Copied: 2}
+		}, nil},
 		{"a recovery", func(f *trivet.StatusFacts) {
 			f.Provisions = map[string]int{"frozen": 2}
 			f.Machines["unverified"] = 1

@@ -69,6 +69,30 @@ func schedules(f *trivet.StatusFacts, r *result) {
 	}
 }
 
+// maxUnchecked is the age of the last look at the copies in the bucket from which on an operator must know.
+const maxUnchecked = 3 * time.Hour
+
+// bucket: that of the site, if it has one, has a copy of each image.
+func bucket(b *trivet.BucketFacts, r *result) {
+	const see, page = "trivet describe site site", " (docs/images.md)"
+	switch {
+	case b == nil:
+		return
+	case b.Suspended:
+		r.warn(`trivet patch site site '{"spec": {"blobs": {"suspend": false}}}'`+page,
+			"nothing is copied to the bucket: it is suspended")
+	case b.State == trivet.BlobsFailing:
+		r.warn(see+page, "the bucket has %d of %s, and copying fails%s", b.Copied, count(b.Images, "image"),
+			because(b.Reason))
+	case b.Checked != nil && b.Checked.D() > maxUnchecked:
+		r.warn("see the logs of the heads", "no head has looked at the bucket for %s", age(b.Checked.D()))
+	case b.State == trivet.BlobsActive && b.Checked != nil:
+		r.note("the bucket has a copy of %s, compared %s ago", count(b.Copied, "image"), age(b.Checked.D()))
+	default:
+		r.note("the bucket has a copy of %d of %s so far", b.Copied, count(b.Images, "image"))
+	}
+}
+
 // maxPending is how long a provision may wait for a machine, as of the alert TrivetQueueOld.
 const maxPending = 6 * time.Hour
 

@@ -168,6 +168,9 @@ func (a *adapter) cluster(tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
+	if site.Spec.Blobs != nil { // as for schedules of backups
+		site.Spec.Blobs.Suspend = true
+	}
 	st := &site.Status
 	st.HeadNames = max(st.HeadNames, p.names)
 	if st.ClusterVersion.Compare(trivet.CurrentRelease) < 0 { // the only head has it

@@ -50,11 +50,12 @@ type Plan struct {
 	Cause       string    `json:"cause,omitempty"` // [trivet.Recovered.Cause]
 	Time        time.Time `json:"time"`
 
-	Heads      []string       `json:"heads"`      // that are fenced
-	Machines   map[string]int `json:"machines"`   // by state, in the records
-	Unverified int            `json:"unverified"` // machines that are not claimed until they are verified
-	Intents    int            `json:"intents"`    // power requests that are dropped
-	Schedules  []string       `json:"schedules"`  // of backups, that are suspended
+	Heads      []string       `json:"heads"`            // that are fenced
+	Machines   map[string]int `json:"machines"`         // by state, in the records
+	Unverified int            `json:"unverified"`       // machines that are not claimed until they are verified
+	Intents    int            `json:"intents"`          // power requests that are dropped
+	Schedules  []string       `json:"schedules"`        // of backups, that are suspended
+	Bucket     bool           `json:"bucket,omitempty"` // the site has one for images: writing to it is suspended
 	// Frozen are the provisions that wait for a decision, at most MaxListed; FrozenCount is how many there are.
 	Frozen      []string `json:"frozen"`
 	FrozenCount int      `json:"frozenCount"`
@@ -106,7 +107,7 @@ func (p *Plan) describe(t *state.Tables, name string) error {
 		return err
 	}
 	if err == nil {
-		p.names = site.Status.HeadNames
+		p.names, p.Bucket = site.Status.HeadNames, site.Spec.Blobs != nil
 		if site.Status.Recovered != nil {
 			p.Former = site.Status.Recovered.Incarnation
 		}

@@ -89,6 +89,14 @@ func opened(t *testing.T, dir string) *state.Tables {
 func TestRecoverFromBackup(t *testing.T) {
 	s := newSite(t, trivet.CurrentRelease)
 	s.fill()
+	s.update(func(tx *store.Tx) error {
+		conf, err := s.tables.Sites.In(tx).Get(trivet.SiteName)
+		if err != nil {
+			return err
+		}
+		conf.Spec.Blobs = &trivet.SiteBlobs{S3: &trivet.Bucket{Location: "s3://images", Secret: "bucket"}}
+		return s.tables.Sites.In(tx).Put(conf)
+	})
 	backups, dir := t.TempDir(), filepath.Join(t.TempDir(), "data")
 	created := s.mustCreate(backups, true)
 	var plan recovery.Plan
@@ -102,7 +110,7 @@ func TestRecoverFromBackup(t *testing.T) {
 	}
 	if plan.Revision != created.Revision || plan.FrozenCount != 2 || plan.Unverified != 3 || plan.Intents != 2 ||
 		plan.Head != "head101" || !slices.Equal(plan.Heads, []string{"head0"}) || done.BlobsMissing != 0 ||
-		plan.Blobs != 1 {
+		plan.Blobs != 1 || !plan.Bucket {
 		t.Errorf("the plan: %+v", plan)
 	}
 	tables := opened(t, dir)
@@ -146,7 +154,7 @@ func TestRecoverFromBackup(t *testing.T) {
 	}
 	conf, err := tables.Sites.Get(trivet.SiteName)
 	if err != nil || conf.Status.HeadNames != 102 || conf.Status.Recovered == nil ||
-		conf.Status.Recovered.Incarnation != done.Incarnation {
+		conf.Status.Recovered.Incarnation != done.Incarnation || !conf.Spec.Blobs.Suspend {
 		t.Errorf("the site: %+v, %v", conf, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "blobs", contentName(imageText))); err != nil ||

@@ -29,7 +29,10 @@ type BlobConfig struct {
 	Cert   auth.CertFunc // returns the certificate of this head's member
 	// Incarnation returns that of this head's cluster.
 	Incarnation func() string
-	Log         *slog.Logger
+	// Cluster is the ID of the cluster, and Unseal opens secrets; nil: the bucket of the site is not used.
+	Cluster string
+	Unseal  func(secret *trivet.Secret, key string) (string, error)
+	Log     *slog.Logger
 	// Metrics registers the metrics; nil: none.
 	Metrics prometheus.Registerer
 	// StallTimeout is how long Secure waits for a second head that makes no progress, SecureTimeout how long in all.
@@ -45,6 +48,9 @@ type Blobs struct {
 	puller *blob.Puller
 	unused unusedMetrics
 
+	remote   openBucket
+	inBucket bucketMetrics
+
 	scrubbed scrubMetrics
 	reports  chan blobReport
 	checking chan struct{} // semaphore: one blob at a time is read for checks
@@ -54,12 +60,14 @@ type Blobs struct {
 func NewBlobs(cfg BlobConfig) *Blobs {
 	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, 10*time.Second)
 	cfg.SecureTimeout = cmp.Or(cfg.SecureTimeout, 75*time.Second)
-	b := &Blobs{BlobConfig: cfg, client: blobClient(&cfg),
+	b := &Blobs{BlobConfig: cfg,
 		reports: make(chan blobReport, maxReports), checking: make(chan struct{}, 1)}
+	b.client = blobClient(&b.BlobConfig, bucketReader{b})
 	b.puller = blob.NewPuller(cfg.Store, blob.PullConfig{
 		Locate: b.locate, Client: b.client, Log: cfg.Log, Metrics: blob.NewMetrics(cfg.Metrics),
 	})
 	b.unused, b.scrubbed = newUnusedMetrics(cfg.Metrics), newScrubMetrics(cfg.Metrics)
+	b.inBucket = newBucketMetrics(cfg.Metrics)
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "trivet_blobs_missing", Help: "Blobs that records refer to and this head does not hold."},
@@ -68,12 +76,14 @@ func NewBlobs(cfg BlobConfig) *Blobs {
 	return b
 }
 
-// blobClient returns a client for HTTP/1.1: content has connections of its own and never delays other requests.
-func blobClient(cfg *BlobConfig) *http.Client {
+// blobClient returns a client for HTTP/1.1: content has connections of its own and never delays other requests. It reads
+// from the bucket, too.
+func blobClient(cfg *BlobConfig, fromBucket http.RoundTripper) *http.Client {
 	t := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 3 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 5 * time.Second, IdleConnTimeout: 30 * time.Second, DisableCompression: true,
 	}
+	t.RegisterProtocol(bucketScheme, fromBucket)
 	if cfg.Root != nil {
 		t.TLSClientConfig = cfg.Root.PeerTLS(cfg.Cert)
 		t.TLSClientConfig.NextProtos = []string{"http/1.1"}

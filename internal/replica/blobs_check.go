@@ -28,7 +28,7 @@ const (
 	checkInterval = time.Second
 )
 
-// Check verifies the copies of all full heads, each head one at a time, and calls result with what they find, and with
+// Check verifies the copies of all full heads and of the bucket, each one at a time, and calls result with what they find, and with
 // their progress. Results are not called concurrently. A copy that is damaged is served no more; it, and what is
 // missing, is fetched from a good copy, with req.Repair before Check returns. Check ends with ctx, also on the other
 // heads, and with the error of result.
@@ -52,6 +52,11 @@ func (b *Blobs) Check(ctx context.Context, req trivet.BlobCheck, result func(tri
 	heads.Go(func() {
 		if err := b.checkOwn(ctx, req, locked); err != nil {
 			_ = locked(trivet.BlobCopy{Head: b.Self, State: trivet.CopyUnknown, Problem: err.Error()})
+		}
+	})
+	heads.Go(func() {
+		if err := b.checkBucket(ctx, req, locked); err != nil {
+			_ = locked(trivet.BlobCopy{Head: trivet.BucketCopy, State: trivet.CopyUnknown, Problem: err.Error()})
 		}
 	})
 	for _, h := range b.otherHeads() {

@@ -68,7 +68,8 @@ func (b *Blobs) query(ctx context.Context, heads []otherHead, path string, d blo
 	}
 }
 
-// locate finds heads to pull a blob from: the first that holds it, then the others, which may get it meanwhile.
+// locate finds heads to pull a blob from: the first that holds it, then the others, which may get it meanwhile. The
+// content of an image that none holds is pulled from the bucket.
 func (b *Blobs) locate(ctx context.Context, ref trivet.BlobRef) (full trivet.BlobRef, urls []string, err error) {
 	d, err := blob.ParseDigest(ref.Digest)
 	if err != nil {
@@ -95,6 +96,13 @@ func (b *Blobs) locate(ctx context.Context, ref trivet.BlobRef) (full trivet.Blo
 		return full, appendOthers(urls, heads), nil
 	case wrong != nil:
 		return full, nil, wrong
+	}
+	switch there, err := b.hasInBucket(ctx, ref, d); {
+	case there:
+		b.Log.Info("no head holds an image; reading it from the bucket", "blob", d)
+		return ref, appendOthers([]string{bucketURL}, heads), nil
+	case err != nil:
+		return full, nil, errNoHolder(ref.Digest, trivet.ErrUnavailable, failed, err)
 	case failed != nil:
 		return full, nil, errNoHolder(ref.Digest, trivet.ErrUnavailable, failed)
 	}

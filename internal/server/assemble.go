@@ -83,8 +83,9 @@ func (s *Server) openFiles(context.Context) (err error) {
 	}
 	s.metrics.MustRegister(blobGauges(s.blobStore, s.cfg.BlobQuota))
 	s.blobs = replica.NewBlobs(replica.BlobConfig{Self: s.local.Name(), Store: s.blobStore, Tables: s.fleet.Tables,
-		Root: s.local.Root(), Incarnation: s.local.Incarnation,
-		Cert: s.local.Cert(), Log: s.cfg.Log.With("part", "blobs"), Metrics: s.metrics})
+		Root: s.local.Root(), Incarnation: s.local.Incarnation, Cluster: s.local.Root().Cluster(),
+		Unseal: unsealer(s.local.Keys()),
+		Cert:   s.local.Cert(), Log: s.cfg.Log.With("part", "blobs"), Metrics: s.metrics})
 	s.logs, err = runlog.Open(s.cfg.path("logs"), reserve, func(err error) { s.faults.note("logs", err) })
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/controller/backup"
 	"github.com/trivet-project/trivet/internal/controller/blobs"
+	"github.com/trivet-project/trivet/internal/controller/bucket"
 	"github.com/trivet-project/trivet/internal/controller/collect"
 	"github.com/trivet-project/trivet/internal/controller/console"
 	"github.com/trivet-project/trivet/internal/controller/deadline"
@@ -61,6 +62,8 @@ func (s *Server) runControllers(ctx context.Context) error {
 			Rank: ranking.Rank, Healthy: s.isStable, Restart: s.requestRestart,
 			Log: s.cfg.Log.With("controller", "ca")}),
 		s.upgradeController(ranking),
+		bucket.New(bucket.Config{Head: s.local.Name(), Tables: within(bucket.Declaration), Rank: ranking.Rank,
+			Copies: s.blobs, Log: s.cfg.Log.With("controller", "bucket"), Metrics: s.metrics}),
 		notify.New(notify.Config{Head: s.local.Name(), Cluster: s.local.Root().Cluster(),
 			Tables: within(notify.Declaration), Rank: ranking.Rank, Others: others, Live: s.monitor.Live,
 			Unseal: unsealer(s.local.Keys()), Metrics: s.metrics}),

@@ -74,6 +74,17 @@ func (t *Tables) BlobUses() iter.Seq[BlobUse] {
 	}
 }
 
+// ImageBlobs returns the contents of images, each once, of which the digests of chunks are known.
+func (t *Tables) ImageBlobs() (refs []trivet.BlobRef) {
+	known := map[string]bool{}
+	for i := range t.Images.AllShared() {
+		if ref := i.Spec.Blob; ref.Chunks != "" && !known[ref.Digest] {
+			known[ref.Digest], refs = true, append(refs, ref)
+		}
+	}
+	return refs
+}
+
 // BlobUse finds a record that refers to a blob. Unauthenticated clients cause it: its cost is that of an index.
 func (t *Tables) BlobUse(digest string) (BlobUse, bool) {
 	if use, ok := firstUse(t.Images.SharedBy(ByBlob, digest), digest); ok {

@@ -131,20 +131,14 @@ func (c *Controller) location(s *trivet.BackupSchedule) (recovery.Location, erro
 	return recovery.Location{Path: filepath.Join(c.Dir, s.Spec.Directory), Existing: true, Reserve: reserve}, nil
 }
 
-func (c *Controller) bucket(b *trivet.BackupBucket) (to recovery.Location, err error) {
+func (c *Controller) bucket(b *trivet.Bucket) (to recovery.Location, err error) {
 	secret, err := c.Tables.Secrets.Get(trivet.Resolve("", b.Secret))
 	if err != nil {
 		return to, err
 	}
-	keys := &bucket.Keys{CA: b.CA}
-	for name, value := range map[string]*string{trivet.BucketAccessKey: &keys.ID, trivet.BucketSecretKey: &keys.Secret} {
-		if secret.Spec.Data[name] == "" {
-			return to, &trivet.Error{Op: "back up", Kind: "Secret", Name: b.Secret, Hint: "add it",
-				Err: fmt.Errorf("%w: it has no %s", trivet.ErrInvalid, name)}
-		}
-		if *value, err = c.Unseal(secret, name); err != nil {
-			return to, err
-		}
+	keys, err := bucket.KeysOf(b, secret, c.Unseal)
+	if err != nil {
+		return to, err
 	}
 	return recovery.Location{Path: b.Location, S3: bucket.Config{Endpoint: b.Endpoint, Region: b.Region, Keys: keys}}, nil
 }

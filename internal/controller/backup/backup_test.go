@@ -433,7 +433,7 @@ func TestDeclaration(t *testing.T) {
 		if st := s.status(); st.State != trivet.BackupActive {
 			return errors.New(st.Reason)
 		}
-		_, err := s.bucket(&trivet.BackupBucket{Secret: "none"})
+		_, err := s.bucket(&trivet.Bucket{Secret: "none"})
 		if !errors.Is(err, trivet.ErrNotFound) {
 			return err
 		}
