@@ -111,10 +111,14 @@ func (d *decoder) value(path string, value any, into reflect.Value) {
 	}
 }
 
-// object decodes a nested struct. Disk hints may be written as a text, which is the path.
+// object decodes a nested struct. Disk hints and devices may be written as a text, which is the path.
 func (d *decoder) object(path string, value any, into reflect.Value) {
-	if text, ok := value.(string); ok && into.Type() == hintsType {
+	switch text, ok := value.(string); {
+	case ok && into.Type() == hintsType:
 		into.Set(reflect.ValueOf(trivet.DiskHints{Path: text}))
+		return
+	case ok && into.Type() == targetType:
+		into.Set(reflect.ValueOf(targetOf(text)))
 		return
 	}
 	m, ok := value.(map[string]any)

@@ -77,6 +77,28 @@ var descriptions = map[string]string{
 		"`raid` or a GUID. Default: `linux`.",
 	"partitions.uuid": "The partition's GUID. Default: derived from the run.",
 
+	"raid": "Creates an array of level 1, a mirror of devices, by mdadm. It is `/dev/md/NAME` for the actions after it, " +
+		"as `disk`, and in the installed system. What was on the devices is not overwritten: a device that holds " +
+		"something is refused until it is wiped. An array that this run has created is used as it is.",
+	"raid.name":  "Its name. At most 27 letters, digits, `_`, `-` and `.`.",
+	"raid.level": "Only 1.",
+	"raid.devices": "What it is made of, at least two: each a path, or an object with `disk` and `partition`. Of devices " +
+		"of different sizes the smallest counts.",
+	"raid.metadata": "Where each device has the array's superblock: `1.2`, near its start, or `1.0`, at its end, for what " +
+		"firmware reads, such as an EFI system partition. In quotes.",
+	"devices.disk":      "A path or disk hints, as of other actions; an array by its path. Default: the machine's disk.",
+	"devices.partition": "Number of the partition, from 1. Default: the whole disk.",
+
+	"lvm": "Creates a volume group of LVM and its logical volumes. They are `/dev/GROUP/VOLUME` for the actions after it, " +
+		"as `disk`, and in the installed system. What was on the devices is not overwritten: a device that holds " +
+		"something is refused until it is wiped. What this run has created is used as it is.",
+	"lvm.group": "Name of the volume group. At most 32 letters, digits, `_`, `+`, `-` and `.`.",
+	"lvm.devices": "What it is made of: each a path, such as that of an array, `/dev/md/NAME`, or an object with `disk` " +
+		"and `partition`.",
+	"lvm.volumes":  "The logical volumes.",
+	"volumes.name": "As that of the group, and none that LVM uses itself.",
+	"volumes.size": "`20GiB`, or `rest` for the space that the others leave. Rounded up to multiples of 4 MiB.",
+
 	"format":           "Creates a file system.",
 	"format.partition": "Number of the partition, from 1. Default: the whole disk.",
 	"format.fs":        "`ext4`, `vfat`, `xfs` or `swap`.",

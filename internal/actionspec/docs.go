@@ -75,6 +75,8 @@ func typeName(t reflect.Type) string {
 	switch t {
 	case hintsType:
 		return "path or object"
+	case reflect.TypeFor[[]Target]():
+		return "list of paths or objects"
 	case reflect.TypeFor[trivet.Duration]():
 		return "duration"
 	case reflect.TypeFor[trivet.ByteSize]():
@@ -116,8 +118,8 @@ func descriptionOf(action, key string) string {
 	if text, ok := descriptions[action+"."+key]; ok {
 		return text
 	}
-	if _, nested, ok := strings.Cut(action, "."); ok {
-		return descriptions[nested+"."+key]
+	if at := strings.LastIndexByte(action, '.'); at >= 0 {
+		return descriptions[action[at+1:]+"."+key]
 	}
 	return descriptions["*."+key]
 }

@@ -29,6 +29,12 @@ func TestEveryArgumentIsDescribed(t *testing.T) {
 				if nested.Description == "" {
 					t.Errorf("%s.%s.%s is not described", a.Name, arg.Name, nested.Name)
 				}
+				for _, deep := range nested.Args {
+					use(nested.Name + "." + deep.Name)
+					if deep.Description == "" {
+						t.Errorf("%s.%s.%s.%s is not described", a.Name, arg.Name, nested.Name, deep.Name)
+					}
+				}
 			}
 		}
 	}
@@ -61,6 +67,9 @@ func TestActionsHaveTypesAndDefaults(t *testing.T) {
 		"noop.sleep":           {Type: "duration"},
 		"partition.partitions": {Type: "list of objects", Required: true},
 		"wipe.disk":            {Type: "path or object"},
+		"raid.devices":         {Type: "list of paths or objects", Required: true},
+		"raid.level":           {Type: "number", Default: "1"},
+		"lvm.volumes":          {Type: "list of objects", Required: true},
 		"format.partition":     {Type: "number"},
 	} {
 		g := got[name]

@@ -29,6 +29,8 @@ var constructors = map[string]func() Spec{
 	"test-disk":    func() Spec { return &TestDisk{Mode: TestRead, Samples: 64} },
 	"test-network": func() Spec { return &TestNetwork{Transfer: 64 << 20} },
 	"partition":    func() Spec { return &Partition{} },
+	"raid":         func() Spec { return &Raid{Level: 1, Metadata: MetadataStart} },
+	"lvm":          func() Spec { return &LVM{} },
 	"format":       func() Spec { return &Format{} },
 	"image":        func() Spec { return &Image{} },
 	"archive":      func() Spec { return &Archive{Path: "/"} },
@@ -77,7 +79,8 @@ func parse(path string, a trivet.Action, isTemplate bool) (Spec, error) {
 // Since returns the release that added what an action of a template uses; empty where all releases have it.
 func Since(a trivet.Action) trivet.Release {
 	switch {
-	case a.Use == "verify", strings.HasPrefix(a.Use, "test-"), a.Use == "wipe" && a.With["mode"] == WipeErase:
+	case a.Use == "verify", a.Use == "raid", a.Use == "lvm", strings.HasPrefix(a.Use, "test-"),
+		a.Use == "wipe" && a.With["mode"] == WipeErase:
 		return "0.3.1"
 	}
 	return ""
