@@ -99,18 +99,24 @@ func (b *builder) kernelPackage(ctx context.Context) (string, error) {
 
 var libDepends = regexp.MustCompile(`(?m)^\s+(?:Pre)?Depends: (lib[a-z0-9.+-]+)$`)
 
-// libraryPackages returns the packages that hold the programs' libraries: the lib* packages that theirs depend on.
+// libraryPackages returns the packages that hold the programs' libraries: the lib* packages that theirs depend on, and
+// those that these depend on.
 func (b *builder) libraryPackages(ctx context.Context) ([]string, error) {
-	out, err := b.apt(ctx, "apt-cache", append([]string{"depends", "--important"}, programPackages()...)...)
-	if err != nil {
-		return nil, err
-	}
 	var libs []string
-	for _, m := range libDepends.FindAllSubmatch(out, -1) {
-		libs = append(libs, string(m[1]))
+	for next := programPackages(); len(next) > 0; {
+		out, err := b.apt(ctx, "apt-cache", append([]string{"depends", "--important"}, next...)...)
+		if err != nil {
+			return nil, err
+		}
+		next = nil
+		for _, m := range libDepends.FindAllSubmatch(out, -1) {
+			if lib := string(m[1]); !slices.Contains(libs, lib) {
+				libs, next = append(libs, lib), append(next, lib)
+			}
+		}
 	}
 	slices.Sort(libs)
-	return slices.Compact(libs), nil
+	return libs, nil
 }
 
 // uriLine is one line of apt-get download --print-uris.

@@ -49,3 +49,26 @@ func TestDownloadIsRetried(t *testing.T) {
 		t.Errorf("a package that does not exist: %v, %d calls", err, calls())
 	}
 }
+
+// The packages of a program's libraries are found at any depth: those of LVM need others.
+func TestLibrariesOfLibraries(t *testing.T) {
+	dir := t.TempDir()
+	script := `#!/bin/sh
+for package; do
+	case "$package" in
+	lvm2) printf 'lvm2\n  Depends: libsystemd0\n  Depends: lsb-base\n' ;;
+	libsystemd0) printf 'libsystemd0\n  Depends: libgcrypt20\n  Depends: libc6\n' ;;
+	libgcrypt20) printf 'libgcrypt20\n  Depends: libgpg-error0\n  Depends: libsystemd0\n' ;;
+	esac
+done
+`
+	if err := os.WriteFile(filepath.Join(dir, "apt-cache"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	b := &builder{Options: Options{Arch: "amd64", Logger: slog.New(slog.DiscardHandler)}}
+	got, err := b.libraryPackages(t.Context())
+	if want := "libc6 libgcrypt20 libgpg-error0 libsystemd0"; err != nil || strings.Join(got, " ") != want {
+		t.Errorf("%q, %v; want %s", got, err, want)
+	}
+}

@@ -49,6 +49,9 @@ var Programs = []PackagePrograms{
 	{"e2fsprogs", []string{"sbin/mke2fs", "sbin/e2fsck", "sbin/resize2fs", "sbin/tune2fs"}},
 	{"dosfstools", []string{"sbin/mkfs.fat"}},
 	{"xfsprogs", []string{"sbin/mkfs.xfs"}},
+	{"mdadm", []string{"sbin/mdadm"}},
+	{"lvm2", []string{"sbin/lvm"}},
+	{"dmsetup", []string{"sbin/dmsetup"}},
 }
 
 // PackagePrograms are programs of a Debian package.

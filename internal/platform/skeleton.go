@@ -20,8 +20,31 @@ var etc = map[string]string{
 	"etc/group":         "root:x:0:\nnogroup:x:65534:\n",
 	"etc/hosts":         "127.0.0.1 localhost\n::1 localhost\n",
 	"etc/nsswitch.conf": "hosts: files dns\n",
+	"etc/lvm/lvm.conf":  lvmConf,
 	"etc/os-release":    "ID=trivet\nNAME=Trivet\nPRETTY_NAME=\"Trivet installer OS\"\n",
 }
+
+// lvmConf is for an OS without udev and without LVM's daemons, whose /etc is in memory.
+const lvmConf = `activation {
+	monitoring = 0
+	udev_rules = 0
+	udev_sync = 0
+}
+backup {
+	archive = 0
+	backup = 0
+}
+devices {
+	external_device_info_source = "none"
+	hints = "none"
+	obtain_device_list_from_udev = 0
+	use_devicesfile = 0
+}
+global {
+	event_activation = 0
+	use_lvmpolld = 0
+}
+`
 
 // addSkeleton adds directories, the two device nodes that are needed before /dev is mounted, /etc and CA certificates.
 func (b *builder) addSkeleton() error {
