@@ -12,6 +12,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/agent/action/block"
+	"github.com/trivet-project/trivet/internal/agent/container/sandbox"
 )
 
 // Env is the machine that actions work on.
@@ -31,7 +32,10 @@ type Env struct {
 	// Sys are the kernel's files: "/" of a machine; nil where it is simulated.
 	Sys fs.FS
 
-	chosen chosenDisks
+	chosen   chosenDisks
+	restored string // UID of the run whose arrays and volume groups run; see [Env.restore]
+	// start runs a program; nil: [sandbox.Run].
+	start func(ctx context.Context, s sandbox.Spec) error
 	// eraseMethods returns the methods to erase a disk; nil: those that the disk may have.
 	eraseMethods func(*block.Device) []eraseMethod
 	// memoryWritten is called after each pattern was written to the memory that is tested; it may be nil.
@@ -58,12 +62,13 @@ type Host interface {
 
 // Root is a mounted root file system.
 type Root struct {
-	Dir  string // where it is mounted
-	Disk string // path of its disk
-	UUID string // of the file system; may be empty
+	Dir   string   // where it is mounted
+	Disk  string   // path of its disk, which may be an array or a volume of LVM
+	Disks []string // that Disk is made of: paths; Disk where it is made of no others
+	UUID  string   // of the file system; may be empty
 
-	volumes []volume // of its disk
-	mounted []string // below it
+	volumes []volume          // of all its disks
+	mounted map[string]volume // below it, by directory
 	undo    func() error
 }
 
@@ -81,7 +86,9 @@ func (e *Env) Do(ctx context.Context, at *Attempt) error {
 	if err != nil {
 		return &Failure{Fault: trivet.FaultConfiguration, Final: true, Err: err}
 	}
-	err = e.do(ctx, at, s)
+	if err = e.restore(ctx, at); err == nil {
+		err = e.do(ctx, at, s)
+	}
 	if ctx.Err() != nil && err != nil && !isFailure(err) {
 		return err // cancelled: the agent has the cause
 	}
@@ -102,6 +109,10 @@ func (e *Env) do(ctx context.Context, at *Attempt, s actionspec.Spec) error {
 		return e.testNetwork(ctx, at, s)
 	case *actionspec.Partition:
 		return e.partition(ctx, at, s)
+	case *actionspec.Raid:
+		return e.raid(ctx, at, s)
+	case *actionspec.LVM:
+		return e.lvm(ctx, at, s)
 	case *actionspec.Format:
 		return e.format(ctx, at, s)
 	case *actionspec.Image:

@@ -50,7 +50,7 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\134`, `\`).Replace(s)
 }
 
-// volume is a partition that an entry may name.
+// volume is a partition, an array or a volume of LVM that an entry may name.
 type volume struct {
 	disk   string
 	number int
@@ -65,7 +65,7 @@ func (v volume) is(source string) bool {
 	key, value, tagged := strings.Cut(source, "=")
 	switch {
 	case !tagged:
-		return source == v.node && v.node != ""
+		return source == v.node && v.node != "" || sameDevice(source, v.node)
 	case value == "":
 		return false
 	case key == "UUID":
@@ -80,8 +80,43 @@ func (v volume) is(source string) bool {
 	return false
 }
 
-// volumesOf lists a disk's partitions, or the disk itself where it has none.
+// around returns the disks that a device is made of, and the volumes on them besides its own: their partitions, arrays
+// and volumes of LVM.
+func (s stack) around(device string) (disks []string, others []volume, err error) {
+	own := s.nameOf(device)
+	if own == "" {
+		return []string{device}, nil, nil
+	}
+	names := s.disks(own)
+	for _, disk := range s.disks(own) {
+		disks = append(disks, nodeOf(disk))
+		for _, name := range s.above(disk) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	for _, name := range names {
+		if name == own {
+			continue
+		}
+		list, err := volumesOf(nodeOf(name))
+		if err != nil {
+			return nil, nil, err
+		}
+		others = append(others, list...)
+	}
+	return disks, others, nil
+}
+
+// volumesOf lists a disk's partitions, or the disk itself where it has none; without those that others are made of.
 func volumesOf(disk string) ([]volume, error) {
+	list, err := allVolumesOf(disk)
+	st := stack{sysRoot}
+	return slices.DeleteFunc(list, func(v volume) bool { return len(st.holders(st.nameOf(v.node))) > 0 }), err
+}
+
+func allVolumesOf(disk string) ([]volume, error) {
 	d, err := block.OpenReadOnly(disk)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ func (f Files) Root(_ context.Context, disk string, _ int) (*Root, error) {
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
-	return &Root{Dir: dir, Disk: disk}, err
+	return &Root{Dir: dir, Disk: disk, Disks: []string{disk}}, err
 }
 
 // own returns an owner for chown; without root the owner cannot be changed.

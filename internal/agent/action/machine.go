@@ -95,15 +95,20 @@ func (m *Machine) Root(ctx context.Context, disk string, partition int) (*Root, 
 	if err := m.sweep(); err != nil {
 		return nil, err
 	}
-	volumes, err := volumesOf(disk)
+	own, err := volumesOf(disk)
 	if err != nil {
 		return nil, err
 	}
-	v, err := m.choose(disk, volumes, partition)
+	v, err := m.choose(disk, own, partition)
 	if err != nil {
 		return nil, err
 	}
-	root := &Root{Dir: filepath.Join(m.Dir, "root"), Disk: disk, UUID: v.fs.UUID, volumes: volumes}
+	disks, others, err := stack{sysRoot}.around(disk)
+	if err != nil {
+		return nil, err
+	}
+	root := &Root{Dir: filepath.Join(m.Dir, "root"), Disk: disk, Disks: disks, UUID: v.fs.UUID,
+		volumes: append(own, others...), mounted: map[string]volume{}}
 	if err := os.MkdirAll(root.Dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -164,7 +169,7 @@ func (m *Machine) holdsSystem(v volume) (is bool, err error) {
 	return errRelease == nil || errFstab == nil, nil
 }
 
-// mountFstab mounts the entries of the installed system's fstab that are on the root's disk. Missing ones are skipped.
+// mountFstab mounts the entries of the installed system's fstab that are on the root's disks. Missing ones are skipped.
 func (m *Machine) mountFstab(ctx context.Context, root *Root) error {
 	tree, err := rootfs.Open(root.Dir)
 	if err != nil {
@@ -202,28 +207,41 @@ func (r *Root) mountAt(ctx context.Context, tree *rootfs.Root, v volume, name st
 	if err != nil {
 		return fmt.Errorf("mount %s of the installed system: %w", name, err)
 	}
-	r.mounted = append(r.mounted, name)
+	r.mounted[name] = v
 	before := r.undo
 	r.undo = func() error { return errors.Join(undo(), before()) }
 	return nil
 }
 
-// mountESP mounts the EFI system partition where boot loaders look for it, unless the system's own fstab has done so.
-func (r *Root) mountESP(ctx context.Context) error {
-	const name = "/boot/efi"
-	if slices.Contains(r.mounted, name) {
-		return nil
+// espDir is where boot loaders look for the EFI system partition.
+const espDir = "/boot/efi"
+
+// mountESP mounts the first EFI system partition at espDir, unless the system's own fstab has mounted one. It returns
+// those of the root's other disks.
+func (r *Root) mountESP(ctx context.Context) (others []volume, err error) {
+	esps := r.esps()
+	if v, ok := r.mounted[espDir]; ok {
+		return slices.DeleteFunc(esps, func(esp volume) bool { return esp.disk == v.disk || !v.isESP }), nil
 	}
-	i := slices.IndexFunc(r.volumes, func(v volume) bool { return v.isESP })
-	if i < 0 {
-		return finalf(trivet.FaultConfiguration, "%s has no EFI system partition", r.Disk)
+	if len(esps) == 0 {
+		return nil, finalf(trivet.FaultConfiguration, "%s has no EFI system partition", strings.Join(r.Disks, ", "))
 	}
 	tree, err := rootfs.Open(r.Dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer tree.Close()
-	return r.mountAt(ctx, tree, r.volumes[i], name)
+	return esps[1:], r.mountAt(ctx, tree, esps[0], espDir)
+}
+
+// esps returns the first EFI system partition of each disk.
+func (r *Root) esps() (out []volume) {
+	for _, v := range r.volumes {
+		if v.isESP && !slices.ContainsFunc(out, func(esp volume) bool { return esp.disk == v.disk }) {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // mount mounts a volume and returns a function that unmounts it.

@@ -16,21 +16,31 @@ import (
 // installerPath is where the installer's and most systems' programs are.
 const installerPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// run runs a program with its output in the action's log. An exit status other than 0 is a failure of the given type; a
+// findProgram is the step of a [sandbox.StartError] where there is no such program.
+const findProgram = "find the program"
+
+// run runs a program with its output in the action's log, except where the caller has its standard output. An exit status other than 0 is a failure of the given type; a
 // missing program is a failure of the configuration.
 func (e *Env) run(ctx context.Context, at *Attempt, blame trivet.FailureType, s sandbox.Spec) error {
 	last := &lastLine{to: at.Log}
-	s.Stdout, s.Stderr = last, last
+	s.Stderr = last
+	if s.Stdout == nil {
+		s.Stdout = last
+	}
 	if sandbox.Lookup(s.Env, "PATH") == "" {
 		s.Env = append(s.Env, installerPath)
 	}
-	err := sandbox.Run(ctx, s)
+	start := e.start
+	if start == nil {
+		start = sandbox.Run
+	}
+	err := start(ctx, s)
 	var exit *sandbox.ExitError
-	var start *sandbox.StartError
+	var failed *sandbox.StartError
 	switch {
 	case errors.As(err, &exit):
 		return failf(blame, "%s: %w%s", s.Args[0], err, last.suffix())
-	case errors.As(err, &start) && (start.Step == "find the program" || strings.HasPrefix(start.Step, "run ")):
+	case errors.As(err, &failed) && (failed.Step == findProgram || strings.HasPrefix(failed.Step, "run ")):
 		return finalf(trivet.FaultConfiguration, "%s: %w", s.Args[0], err)
 	case err != nil:
 		return fmt.Errorf("%s: %w", s.Args[0], err)

@@ -21,6 +21,11 @@ const (
 
 func (e *Env) wipe(ctx context.Context, at *Attempt, s *actionspec.Wipe) error {
 	paths, err := e.pathsOf(at, s.Disk, s.IsAll())
+	for _, path := range paths {
+		if err == nil {
+			err = e.stopAbove(ctx, at, path)
+		}
+	}
 	if err == nil && s.Mode == actionspec.WipeErase {
 		return e.erase(ctx, at, paths)
 	}

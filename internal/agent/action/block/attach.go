@@ -57,3 +57,16 @@ func (d *Device) loop() (*os.File, error) {
 		}
 	}
 }
+
+// Node returns the kernel's node of a partition of a disk, or of the whole disk for number 0, whether it is in use or
+// not.
+func Node(path string, n int) (string, error) {
+	if n == 0 {
+		return path, nil
+	}
+	p, err := findPart(path, n)
+	if err == nil && p.Node == "" {
+		err = fmt.Errorf("the kernel has no device for partition %d of %s", n, path)
+	}
+	return p.Node, err
+}
