@@ -125,6 +125,10 @@ func (m *Machine) Root(ctx context.Context, disk string, partition int) (*Root, 
 func (m *Machine) choose(disk string, volumes []volume, partition int) (volume, error) {
 	if partition != 0 {
 		i := slices.IndexFunc(volumes, func(v volume) bool { return v.number == partition })
+		if i < 0 && len(stack{sysRoot}.above(stack{sysRoot}.nameOf(disk))) > 0 {
+			return volume{}, fmt.Errorf("%s has %w: %d, or it is a part of an array or a volume group: name that, as "+
+				"/dev/md/NAME or /dev/GROUP/VOLUME", disk, block.ErrNoPartition, partition)
+		}
 		if i < 0 {
 			return volume{}, fmt.Errorf("%s has %w: %d", disk, block.ErrNoPartition, partition)
 		}

@@ -51,8 +51,12 @@ func examine(path string, partition int) (m member, err error) {
 	if err != nil {
 		return m, err
 	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	if !d.IsNode() {
+		return m, finalf(trivet.FaultConfiguration, "%s is no block device, which an array or a volume group needs", m.node)
+	}
 	m.size, m.holds = d.Size(), d.Examine()
-	return m, d.Close()
+	return m, nil
 }
 
 func nodes(members []member) (out []string) {

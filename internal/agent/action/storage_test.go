@@ -389,6 +389,17 @@ func TestAnArrayThatCannotBeStoppedIsNamed(t *testing.T) {
 		"stop what is on "+m.nodes["A"]+": mdadm: exit status 1")
 }
 
+// Disks of the lab are files: the programs would work on this host.
+func TestFilesAreNoDevicesOfAnArray(t *testing.T) {
+	b := onFile(t, 1<<20)
+	b.env.start = func(_ context.Context, s sandbox.Spec) error {
+		t.Errorf("called %q", s.Args)
+		return nil
+	}
+	b.fail("raid", map[string]any{"name": "a", "devices": []any{"/dev/vda", map[string]any{"partition": 1}}},
+		trivet.FaultConfiguration, true, "is no block device")
+}
+
 func TestAPlatformWithoutTheProgramsIsNamed(t *testing.T) {
 	m := newMirror(t)
 	m.before = func(_ context.Context, call string) error {
