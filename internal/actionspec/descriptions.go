@@ -82,15 +82,15 @@ var descriptions = map[string]string{
 		"something is refused until it is wiped. An array that this run has created is used as it is.",
 	"raid.name":  "Its name. At most 27 letters, digits, `_`, `-` and `.`.",
 	"raid.level": "Only 1.",
-	"raid.devices": "What it is made of, at least two: each a path, or an object with `disk` and `partition`. Of devices " +
-		"of different sizes the smallest counts.",
-	"raid.metadata": "Where each device has the array's superblock: `1.2`, near its start, or `1.0`, at its end, for what " +
-		"firmware reads, such as an EFI system partition. In quotes.",
+	"raid.devices": "What it is made of, at least two: each a path, or an object with `disk` and `partition`. Of " +
+		"devices of different sizes the smallest counts.",
+	"raid.metadata": "Where each device has the array's superblock: `1.2`, near its start, or `1.0`, at its end, for " +
+		"what firmware reads, such as an EFI system partition. In quotes.",
 	"devices.disk":      "A path or disk hints, as of other actions; an array by its path. Default: the machine's disk.",
 	"devices.partition": "Number of the partition, from 1. Default: the whole disk.",
 
-	"lvm": "Creates a volume group of LVM and its logical volumes. They are `/dev/GROUP/VOLUME` for the actions after it, " +
-		"as `disk`, and in the installed system. What was on the devices is not overwritten: a device that holds " +
+	"lvm": "Creates a volume group of LVM and its logical volumes. They are `/dev/GROUP/VOLUME` for the actions after " +
+		"it, as `disk`, and in the installed system. What was on the devices is not overwritten: a device that holds " +
 		"something is refused until it is wiped. What this run has created is used as it is.",
 	"lvm.group": "Name of the volume group. At most 32 letters, digits, `_`, `+`, `-` and `.`.",
 	"lvm.devices": "What it is made of: each a path, such as that of an array, `/dev/md/NAME`, or an object with `disk` " +

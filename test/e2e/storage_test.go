@@ -47,9 +47,9 @@ spec:
   - {name: poweroff, use: poweroff}
 `
 
-// A mirror of two disks with volumes of LVM on it is created once: a machine that loses its power, before the heads have
-// its reports, finds its own array and volumes. After the next loss the actions that follow have them again. A wipe
-// stops them, and leaves nothing.
+// A mirror of two disks with volumes of LVM on it is created once: a machine that loses its power, before the heads
+// have its reports, finds its own array and volumes. After the next loss the actions that follow have them again. A
+// wipe stops them, and leaves nothing.
 func TestRAIDAndLVM(t *testing.T) {
 	t.Parallel()
 	s := newBareSite(t, "e2e-storage", headAddress, "--dhcp", "lab0")

@@ -15,8 +15,8 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action/gpt"
 )
 
-// array is what an action raid creates. Its ID is derived from the run, so that a repeated attempt, and the actions after
-// it once the machine has booted again, recognise it.
+// array is what an action raid creates. Its ID is derived from the run, so that a repeated attempt, and the actions
+// after it once the machine has booted again, recognise it.
 type array struct {
 	*actionspec.Raid
 	id      gpt.GUID
@@ -61,8 +61,8 @@ func (e *Env) raid(ctx context.Context, at *Attempt, s *actionspec.Raid) error {
 // the bitmap.
 const arrayHead = 160 << 20
 
-// clearMember makes a device read as one that holds nothing, and the ends of an array on it, too: content from before the
-// disk was partitioned or wiped, which erase the ends of devices, would be found in the new array.
+// clearMember makes a device read as one that holds nothing, and the ends of an array on it, too: content from before
+// the disk was partitioned or wiped, which erase the ends of devices, would be found in the new array.
 func clearMember(node string) (err error) {
 	d, err := block.Open(node)
 	if err != nil {

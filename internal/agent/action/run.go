@@ -19,8 +19,8 @@ const installerPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 // findProgram is the step of a [sandbox.StartError] where there is no such program.
 const findProgram = "find the program"
 
-// run runs a program with its output in the action's log, except where the caller has its standard output. An exit status other than 0 is a failure of the given type; a
-// missing program is a failure of the configuration.
+// run runs a program with its output in the action's log, except where the caller has its standard output. An exit
+// status other than 0 is a failure of the given type; a missing program is a failure of the configuration.
 func (e *Env) run(ctx context.Context, at *Attempt, blame trivet.FailureType, s sandbox.Spec) error {
 	last := &lastLine{to: at.Log}
 	s.Stderr = last

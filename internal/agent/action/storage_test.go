@@ -353,7 +353,8 @@ func TestActionsHaveWhatEarlierOnesHaveCreated(t *testing.T) {
 	err := m.env.Do(t.Context(), &Attempt{Run: m.run, Action: trivet.Action{Name: "later", Use: "noop"}, Log: &m.log,
 		Note: func(string) {}})
 	want := m.nodes["A"] + " was a part of it, and holds nothing now"
-	if f := (*Failure)(nil); !errors.As(err, &f) || f.Fault != trivet.FaultMachine || !strings.Contains(err.Error(), want) {
+	var f *Failure
+	if !errors.As(err, &f) || f.Fault != trivet.FaultMachine || !strings.Contains(err.Error(), want) {
 		t.Errorf("without a member: %v, want a fault of the machine with %q", err, want)
 	}
 	m.wiped("B")
@@ -408,7 +409,8 @@ func TestAPlatformWithoutTheProgramsIsNamed(t *testing.T) {
 		}
 		return nil
 	}
-	m.fail("raid", m.raid(), trivet.FaultConfiguration, true, "has no mdadm: it is of a release before 0.3.1; build another")
+	m.fail("raid", m.raid(), trivet.FaultConfiguration, true,
+		"has no mdadm: it is of a release before 0.3.1; build another")
 }
 
 func TestARaidThatHangsIsKilled(t *testing.T) {
