@@ -3,6 +3,7 @@ package action
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -118,5 +119,27 @@ func TestABootLoaderIsOnEachDiskOfAMirror(t *testing.T) {
 	last := box.Mounts[len(box.Mounts)-1]
 	if last.Source != "/dev/sdb" || last.Target != "/run/trivet-efi-2" || last.Type != "vfat" {
 		t.Errorf("mount %+v", last)
+	}
+}
+
+// The script is the installed system's, whose programs are these here.
+func TestTheScriptInstallsGRUBOnEachDisk(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"grub-install", "grub-mkconfig"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho "+name+" \"$@\"\n"), 0o755))
+	}
+	for firmware, want := range map[string]string{
+		"bios": "grub-install --target=i386-pc /dev/sda\ngrub-install --target=i386-pc /dev/sdb\n",
+		"uefi": "grub-install --target=x86_64-efi --efi-directory=/boot/efi --removable --no-nvram\n" +
+			"grub-install --target=x86_64-efi --efi-directory=/run/trivet-efi-2 --removable --no-nvram\n",
+	} {
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-ec", grubScript)
+		cmd.Env = []string{"PATH=" + dir + ":/bin:/usr/bin", "FIRMWARE=" + firmware, "DISK=/dev/sda /dev/sdb",
+			"ESP=/boot/efi /run/trivet-efi-2", "TARGET=x86_64-efi"}
+		out, err := cmd.CombinedOutput()
+		if got, _, _ := strings.Cut(string(out), "grub-mkconfig -o /boot/grub"); err != nil || got != want ||
+			strings.Count(string(out), "grub-mkconfig") != 1 {
+			t.Errorf("%s: %v\n%s\nwant\n%s", firmware, err, out, want)
+		}
 	}
 }
