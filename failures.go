@@ -2,7 +2,7 @@ package trivet
 
 import "time"
 
-// SharedStatus is the observed state of what several machines use: a platform, a network, an image.
+// SharedStatus is the observed state of what several machines use: a network, an image.
 type SharedStatus struct {
 	// Failures are machines that failed with it, one after the other. It is empty once one has succeeded.
 	Failures *SharedFailures `json:"failures,omitempty"`

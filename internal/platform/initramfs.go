@@ -40,8 +40,8 @@ func (f files) device(name string, perm, major, minor uint64) {
 
 // writeTo writes the compressed archive and returns its size before compression. Entries are sorted by path, so a
 // directory comes before its content; times, owners and inode numbers are fixed, so equal files produce equal bytes.
-func (f files) writeTo(ctx context.Context, w io.Writer, compression string) (int64, error) {
-	z, err := compressor(w, compression)
+func (f files) writeTo(ctx context.Context, w io.Writer, c compression) (int64, error) {
+	z, err := c(w)
 	if err != nil {
 		return 0, err
 	}
@@ -60,13 +60,25 @@ func (f files) writeTo(ctx context.Context, w io.Writer, compression string) (in
 	return n.n, z.Close()
 }
 
-func compressor(w io.Writer, compression string) (io.WriteCloser, error) {
-	if compression == "zstd" {
-		// The kernel reads one frame, with a window of up to 128 MiB. One goroutine: the result must not depend on the
-		// host.
-		return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1),
-			zstd.WithWindowSize(16<<20))
-	}
+// compression compresses an archive.
+type compression func(io.Writer) (io.WriteCloser, error)
+
+// The kernel reads one frame of zstd for each archive, with a window of up to 128 MiB. One goroutine: the result must
+// not depend on the host.
+
+func zstdBest(w io.Writer) (io.WriteCloser, error) {
+	return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(16<<20))
+}
+
+// zstdSmall is for heads as well: it needs 10 MiB of memory, and a second for a program that zstdBest needs half a
+// minute for. The result is an eighth larger.
+func zstdSmall(w io.Writer) (io.WriteCloser, error) {
+	return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(4<<20))
+}
+
+func gzipBest(w io.Writer) (io.WriteCloser, error) {
 	return gzip.NewWriterLevel(w, gzip.BestCompression)
 }
 

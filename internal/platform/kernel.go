@@ -40,11 +40,8 @@ func findKernel(trees []tree) (*kernel, error) {
 	return found[0], nil
 }
 
-// compression returns the best compression that the kernel supports for an initramfs.
-func (k *kernel) compression() string {
+// hasZstd reports whether the kernel unpacks an initramfs that zstd has compressed. All unpack gzip.
+func (k *kernel) hasZstd() bool {
 	config, err := k.tree.read("boot/config-" + k.version)
-	if err == nil && bytes.Contains(config, []byte("\nCONFIG_RD_ZSTD=y\n")) {
-		return "zstd"
-	}
-	return "gzip"
+	return err == nil && bytes.Contains(config, []byte("\nCONFIG_RD_ZSTD=y\n"))
 }

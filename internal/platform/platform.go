@@ -45,7 +45,10 @@ type Options struct {
 	Extra map[string]string
 	// Binary is the trivet binary, statically linked for Arch.
 	Binary string
-	// Out is the directory that vmlinuz and initrd.img are written to.
+	// Version and Release are those of the binary, for display; empty: unknown.
+	Version string
+	Release trivet.Release
+	// Out is the directory that vmlinuz, initrd.img and platform.json are written to.
 	Out string
 	// CacheDir keeps downloaded and unpacked packages. Default: trivet/platform in the user's cache directory.
 	CacheDir string
@@ -60,9 +63,9 @@ type Result struct {
 	KernelVersion string // "6.1.0-56-cloud-amd64"
 	Kernel        File
 	Initrd        File
-	Compression   string // of the initramfs: "zstd" or "gzip"
-	Unpacked      int64  // bytes of the initramfs in memory
-	Modules       int    // number of drivers
+	Agent         trivet.PlatformAgent
+	Unpacked      int64 // bytes of the initramfs in memory
+	Modules       int   // number of drivers
 	Packages      []Package
 }
 
@@ -146,13 +149,12 @@ func (b *builder) build(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, add := range []func() error{b.addPrograms, b.addFirmware, b.addSkeleton, b.addExtra, b.addBinary} {
+	for _, add := range []func() error{b.addPrograms, b.addFirmware, b.addSkeleton, b.addExtra} {
 		if err := add(); err != nil {
 			return nil, err
 		}
 	}
-	r := &Result{Arch: b.Arch, KernelVersion: k.version, Packages: packages, Modules: modules,
-		Compression: k.compression()}
+	r := &Result{Arch: b.Arch, KernelVersion: k.version, Packages: packages, Modules: modules}
 	return r, b.write(ctx, k, r)
 }
 
@@ -174,9 +176,37 @@ func (b *builder) write(ctx context.Context, k *kernel, r *Result) error {
 		return err
 	}
 	r.Initrd, err = writeFile(filepath.Join(b.Out, "initrd.img"), func(w io.Writer) error {
-		r.Unpacked, err = b.files.writeTo(ctx, w, r.Compression)
-		return err
+		return b.writeInitramfs(ctx, w, k.hasZstd(), r)
 	})
+	if err != nil {
+		return err
+	}
+	return writeBuilt(b.Out, &Built{Arch: r.Arch, Kernel: r.KernelVersion, Initrd: digestPrefix + r.Initrd.SHA256,
+		Agent: r.Agent})
+}
+
+// writeInitramfs writes two archives, of which the kernel unpacks one after the other: the base, and the agent.
+func (b *builder) writeInitramfs(ctx context.Context, w io.Writer, zstd bool, r *Result) error {
+	base, agent := gzipBest, gzipBest
+	if zstd {
+		base, agent = zstdBest, zstdSmall
+	}
+	f, err := os.Open(b.Binary)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	n := &counter{w: w, ctx: ctx}
+	if r.Unpacked, err = b.files.writeTo(ctx, n, base); err != nil {
+		return err
+	}
+	sum, err := digestFile(b.Binary)
+	if err != nil {
+		return err
+	}
+	r.Agent = trivet.PlatformAgent{Base: n.n, Program: digestPrefix + sum, Version: b.Version, Release: b.Release}
+	size, err := writeAgent(ctx, w, f, agent)
+	r.Unpacked += size
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"strings"
@@ -19,6 +20,10 @@ func checkBinary(file string, machine arch) error {
 		return err
 	}
 	defer f.Close()
+	return checkProgram(file, f, machine)
+}
+
+func checkProgram(file string, f io.ReaderAt, machine arch) error {
 	e, err := elf.NewFile(f)
 	if err != nil {
 		return fmt.Errorf("%w: %s is not an ELF program: %w", trivet.ErrInvalid, file, err)

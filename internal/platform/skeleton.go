@@ -135,8 +135,6 @@ func (b *builder) addExtra() error {
 	return nil
 }
 
-func (b *builder) addBinary() error { return b.addHostFile("init", b.Binary) }
-
 func (b *builder) addHostFile(name, file string) error {
 	info, err := os.Stat(file)
 	if err != nil {

@@ -28,10 +28,11 @@ func disk(t *testing.T, bus string) vm.Disk {
 }
 
 // TestBoot shows what the agent finds: network, its arguments, devices, programs, drivers that the kernel asks for
-// when a file system is first mounted, a root that can be pivoted; and that power off unmounts.
+// when a file system is first mounted, a root that can be pivoted; and that power off unmounts. The agent replaced
+// another one, as by an upgrade.
 func TestBoot(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-boot")
-	r := vmtest.NewPlatform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")
+	r := vmtest.NewPlatform(t, t.TempDir(), platform.KernelCloud, "./testdata/former").WithAgent(t, "./testdata/agent")
 	m := boot(t, rack, r, vm.Config{Disks: []vm.Disk{disk(t, "virtio")}}, "test.do=exec,ls,mkfs,pivot test.after=off")
 	rack.Expect(m, `AGENT boot=[0-9a-f-]{36} if=eth0 mac=52:54:00:00:00:01 addr=10\.77\.0\.\d+/24 gw=10\.77\.0\.1 `+
 		`dns=\[10\.77\.0\.1\] domain=lab\.test restarts=0 url=\[https://10\.0\.0\.1:1 https://10\.0\.0\.2:1\]`)
