@@ -42,9 +42,11 @@ type StatusFacts struct {
 	Quorum         bool      `json:"quorum"`
 	ClusterVersion Release   `json:"clusterVersion,omitempty"`
 	// Upgrade is the upgrade in progress: its version, phase and what it waits for; empty: there is none.
-	Upgrade  string         `json:"upgrade,omitempty"`
-	Heads    []HeadFacts    `json:"heads"` // without those that were removed
-	Networks []NetworkFacts `json:"networks,omitempty"`
+	Upgrade string `json:"upgrade,omitempty"`
+	// Platforms are those that do not have the program of the last upgrade, and why.
+	Platforms []PlatformFacts `json:"platforms,omitempty"`
+	Heads     []HeadFacts     `json:"heads"` // without those that were removed
+	Networks  []NetworkFacts  `json:"networks,omitempty"`
 	// Machines and Provisions are their numbers by state.
 	Machines      map[string]int  `json:"machines,omitempty"`
 	Provisions    map[string]int  `json:"provisions,omitempty"`
@@ -57,6 +59,12 @@ type StatusFacts struct {
 	// RecoveryKey: the site has one, so that backups can be made.
 	RecoveryKey bool         `json:"recoveryKey"`
 	Backups     BackupStatus `json:"backups,omitzero"`
+}
+
+// PlatformFacts is a platform that does not have the program of the last upgrade.
+type PlatformFacts struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
 }
 
 // HeadFacts is one head as the gathering one knows it.

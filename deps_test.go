@@ -65,8 +65,8 @@ var layers = []layer{
 		"internal/controller/bucket", "internal/controller/collect",
 		"internal/controller/console", "internal/controller/deadline", "internal/controller/heads",
 		"internal/controller/keys", "internal/controller/members", "internal/controller/notify",
-		"internal/controller/power", "internal/controller/provision", "internal/controller/upgrade",
-		"internal/controller/verify",
+		"internal/controller/platforms", "internal/controller/power", "internal/controller/provision",
+		"internal/controller/upgrade", "internal/controller/verify",
 	}}},
 	{"programs", [][]string{
 		{"internal/cli", "internal/server", "internal/bmc/bmctest", "internal/lab/grade", "internal/lab/vm"},

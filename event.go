@@ -233,6 +233,12 @@ const (
 	ReasonUpgradeReverting = "UpgradeReverting"
 	// ReasonUpgradeReverted: the heads run their former program again; the message names those that have none.
 	ReasonUpgradeReverted = "UpgradeReverted"
+	// ReasonPlatformFollowed: machines netboot a platform with the new program as its agent.
+	ReasonPlatformFollowed = "PlatformFollowed"
+	// ReasonPlatformKept: a platform does not get the new program; the message says why.
+	ReasonPlatformKept = "PlatformKept"
+	// ReasonPlatformBack: machines netboot a platform with its former agent again; the message says why.
+	ReasonPlatformBack = "PlatformBack"
 )
 
 // EventReasons are all reasons of events.
@@ -249,4 +255,5 @@ var EventReasons = []string{
 	ReasonNotifierDisabled, ReasonNotificationsDropped, ReasonBackupFailing, ReasonBackupRecovered,
 	ReasonBucketFailing, ReasonBucketRecovered,
 	ReasonUpgradeStarted, ReasonUpgradeHead, ReasonUpgraded, ReasonUpgradeReverting, ReasonUpgradeReverted,
+	ReasonPlatformFollowed, ReasonPlatformKept, ReasonPlatformBack,
 }

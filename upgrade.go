@@ -38,6 +38,8 @@ type UpgradeSpec struct {
 	Paused bool `json:"paused,omitempty"`
 	// Rollback: the heads go back to the program that they had.
 	Rollback bool `json:"rollback,omitempty"`
+	// KeepPlatforms: the platforms keep the program that they have.
+	KeepPlatforms bool `json:"keepPlatforms,omitempty"`
 }
 
 // Program is a program of a head.
@@ -64,6 +66,15 @@ func (s *UpgradeSpec) ProgramFor(arch string) (BlobRef, bool) {
 		return BlobRef{}, false
 	}
 	return s.Programs[i].Blob, true
+}
+
+// Soak returns how long the first full head must be well before the next one gets the program, and in the same way a
+// platform before the next one.
+func (u *Upgrade) Soak() time.Duration {
+	if u.Spec.Soak == 0 {
+		return DefaultSoak.D()
+	}
+	return u.Spec.Soak.D()
 }
 
 // UpgradePhase is the phase of an upgrade.
@@ -98,6 +109,8 @@ type UpgradeStatus struct {
 	Started time.Time `json:"started,omitzero"`
 	// Ended is when the upgrade was complete, or reverted.
 	Ended time.Time `json:"ended,omitzero"`
+	// Platforms is when, after all heads, all platforms that follow had the new program. Until then the heads keep it.
+	Platforms time.Time `json:"platforms,omitzero"`
 	// Events counts the events of this record.
 	Events int64 `json:"events,omitempty"`
 }
@@ -131,10 +144,17 @@ func (u *Upgrade) RunsNew(h *Head) bool {
 	return ok && p.Running == blob.Digest
 }
 
-// NeedsPrograms reports whether heads may still have to get the new program.
+// NeedsPrograms reports whether heads or platforms may still have to get the new program.
 func (u *Upgrade) NeedsPrograms() bool {
 	isNew := u.Spec.Run != u.Status.Run
-	return u.InProgress() && (isNew || u.Status.Phase == UpgradeStaging || u.Status.Phase == UpgradeSwitching)
+	return u.PlatformsFollow() || u.InProgress() && (isNew || u.Status.Phase == UpgradeStaging ||
+		u.Status.Phase == UpgradeSwitching)
+}
+
+// PlatformsFollow reports whether all heads run the new program, and platforms may still have to get it.
+func (u *Upgrade) PlatformsFollow() bool {
+	return u.Spec.Run > 0 && u.Spec.Run == u.Status.Run && u.Status.Phase == UpgradeDone && !u.Spec.Rollback &&
+		!u.Spec.KeepPlatforms && u.Status.Platforms.IsZero()
 }
 
 // HeadProgram is what a head reports of its program while there is an upgrade.

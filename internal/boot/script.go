@@ -72,8 +72,8 @@ func (f *ScriptFacts) check() string {
 	case f.Platform == nil:
 		return "the site has no platform; build one with 'trivet platform build'"
 	}
-	words := append([]string{f.Machine, f.CA, f.Token, f.Platform.Spec.Kernel.Digest, f.Platform.Spec.Initrd.Digest},
-		f.API...)
+	initrd, _ := f.Platform.Initrd()
+	words := append([]string{f.Machine, f.CA, f.Token, f.Platform.Spec.Kernel.Digest, initrd.Digest}, f.API...)
 	if i := slices.IndexFunc(words, func(w string) bool { return !isWord(w) }); i >= 0 || len(f.API) == 0 {
 		return "a value for the script is missing, or holds a character that iPXE scripts cannot"
 	}
@@ -101,6 +101,7 @@ func (s *script) echo(text string) { s.line("echo", plain(text)) }
 // UEFI.
 func (s *script) installer() {
 	p := s.facts.Platform
+	initrd, _ := p.Initrd()
 	for _, arg := range s.facts.args() {
 		if !isWord(arg) {
 			s.echo("a kernel argument is left out, iPXE scripts cannot hold it: " + arg)
@@ -118,9 +119,9 @@ func (s *script) installer() {
 	}
 	s.line("goto again")
 	s.line(":initrd")
-	s.line(s.fetch("initrd.img", "${head}", initrdPath, p.Spec.Initrd), "&& goto ready ||")
+	s.line(s.fetch("initrd.img", "${head}", initrdPath, initrd), "&& goto ready ||")
 	for _, head := range s.facts.Heads {
-		s.line(s.fetch("initrd.img", head, initrdPath, p.Spec.Initrd), "&& goto ready ||")
+		s.line(s.fetch("initrd.img", head, initrdPath, initrd), "&& goto ready ||")
 	}
 	s.line("goto again")
 	s.line(":ready")

@@ -40,7 +40,8 @@ var kindColumns = map[trivet.Kind]columns{
 			shortDigest(i.Spec.Blob.Digest)}
 	}, "FORMAT", "COMPRESSION", "SIZE", "DIGEST"),
 	"Platform": columnsOf(func(p *trivet.Platform) []string {
-		return []string{p.Spec.Arch, p.Spec.Version, bytesText(p.Spec.Kernel.Bytes + p.Spec.Initrd.Bytes)}
+		initrd, _ := p.Initrd()
+		return []string{p.Spec.Arch, p.Spec.Version, bytesText(p.Spec.Kernel.Bytes + initrd.Bytes)}
 	}, "ARCH", "VERSION", "SIZE"),
 	"Network": columnsOf(func(n *trivet.Network) []string {
 		return []string{n.Spec.CIDR.String(), orDefault(n.Spec.DHCP, "server"), orDefault(n.Spec.Unknown, "enrol")}

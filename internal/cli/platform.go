@@ -24,10 +24,11 @@ func (a *app) platform() *cobra.Command {
 			"  trivet platform assign debian-13 -l canary=true\n" +
 			"  trivet platform set-default debian-13\n" +
 			"  trivet platform assign --default -l canary=true\n" +
+			"  trivet platform rollback debian-13\n" +
 			"  trivet platform remove debian-12",
 	}
 	c.AddCommand(a.platformBuild(), a.platformImport(), a.listCommand("platforms"), a.platformUsage(),
-		a.platformAssign(), a.platformSetDefault(), a.platformRemove())
+		a.platformAssign(), a.platformSetDefault(), a.platformRollback(), a.platformRemove())
 	return c
 }
 
@@ -41,11 +42,8 @@ func (a *app) platformBuild() *cobra.Command {
 			"  trivet platform import platform/ --name debian-12 --default",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if o.Binary == "" {
-				if o.Binary, err = os.Executable(); err != nil {
-					return err
-				}
+			if err := a.ownBinary(&o); err != nil {
+				return err
 			}
 			o.Progress = func(line string) { fmt.Fprintln(a.Err, line) }
 			r, err := platform.Build(cmd.Context(), o)
@@ -58,7 +56,7 @@ func (a *app) platformBuild() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&o.Out, "out", "", "directory for vmlinuz and initrd.img")
+	c.Flags().StringVar(&o.Out, "out", "", "directory for vmlinuz, initrd.img and platform.json")
 	c.Flags().StringVar(&o.Arch, "arch", "", "amd64 or arm64 (default amd64)")
 	c.Flags().StringVar(&o.Kernel, "kernel", "", "Debian kernel package (default linux-image-ARCH)")
 	c.Flags().StringArrayVar(&o.Debs, "deb", nil, "use this .deb file instead of packages from apt; can be repeated")
@@ -71,6 +69,15 @@ func (a *app) platformBuild() *cobra.Command {
 	return c
 }
 
+// ownBinary makes this program the agent, unless there is another one, whose version is not known.
+func (a *app) ownBinary(o *platform.Options) (err error) {
+	if o.Binary == "" {
+		o.Binary, err = os.Executable()
+		o.Version, o.Release = a.Version, trivet.CurrentRelease
+	}
+	return err
+}
+
 func (a *app) platformImport() *cobra.Command {
 	var name, arch, version string
 	var args []string
@@ -79,7 +86,8 @@ func (a *app) platformImport() *cobra.Command {
 		Use:   "import DIR --name NAME",
 		Short: "Import a kernel and an initramfs as a platform",
 		Long: "Import vmlinuz and initrd.img from a directory, and create or update the platform record that\n" +
-			"machines netboot.",
+			"machines netboot. With platform.json, which trivet platform build has written beside them, it follows\n" +
+			"upgrades of the heads (trivet upgrade run): machines get an agent of the heads' version.",
 		Example: "  trivet platform import platform/ --name debian-12 --default",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
@@ -91,6 +99,9 @@ func (a *app) platformImport() *cobra.Command {
 				Meta: trivet.Meta{Kind: "Platform", Name: name},
 				Spec: trivet.PlatformSpec{Arch: arch, Version: version, Args: args},
 			}
+			if err = describeBuilt(p, dirs[0], cmd.Flags().Changed("arch")); err != nil {
+				return err
+			}
 			err = a.importPlatform(cmd.Context(), cl, dirs[0], p)
 			if err == nil && makeDefault {
 				err = a.setDefaultPlatform(cmd.Context(), cl, name)
@@ -99,7 +110,7 @@ func (a *app) platformImport() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "name of the platform record")
-	c.Flags().StringVar(&arch, "arch", "amd64", "amd64 or arm64")
+	c.Flags().StringVar(&arch, "arch", "amd64", "amd64 or arm64; by default what was built")
 	c.Flags().StringVar(&version, "version", "", "version of the kernel and trivet, for display")
 	c.Flags().StringArrayVar(&args, "arg", nil, "kernel argument for all machines; can be repeated")
 	c.Flags().BoolVar(&makeDefault, "default", false, "make it the default platform of the site")
@@ -107,13 +118,33 @@ func (a *app) platformImport() *cobra.Command {
 	return c
 }
 
+// describeBuilt adds what platform.json of a directory says of its files. fixed: the architecture was named.
+func describeBuilt(p *trivet.Platform, dir string, fixed bool) error {
+	b, err := platform.ReadBuilt(dir)
+	if b == nil || err != nil {
+		return err
+	}
+	if fixed && b.Arch != p.Spec.Arch {
+		return &trivet.Error{Op: "import", Kind: "Platform", Name: p.Name, Hint: "leave out --arch",
+			Err: fmt.Errorf("%w: %s was built for %s", trivet.ErrInvalid, dir, b.Arch)}
+	}
+	p.Spec.Arch, p.Spec.Agent, p.Spec.Initrd.Digest = b.Arch, &b.Agent, b.Initrd
+	return nil
+}
+
 func (a *app) importPlatform(ctx context.Context, cl *client.Client, dir string, p *trivet.Platform) error {
 	var err error
+	built := p.Spec.Initrd.Digest
 	if p.Spec.Kernel, err = a.putFile(ctx, cl, filepath.Join(dir, "vmlinuz")); err != nil {
 		return err
 	}
 	if p.Spec.Initrd, err = a.putFile(ctx, cl, filepath.Join(dir, "initrd.img")); err != nil {
 		return err
+	}
+	if p.Spec.Agent != nil && p.Spec.Initrd.Digest != built {
+		fmt.Fprintf(a.Err, "trivet: warning: platform.json describes another initrd.img: the platform will not follow "+
+			"upgrades of the heads\n")
+		p.Spec.Agent = nil
 	}
 	platforms := client.Of[trivet.Platform](cl)
 	_, err = platforms.Create(ctx, p)

@@ -199,7 +199,8 @@ func (a *app) assignOne(ctx context.Context, cl *client.Client, m *trivet.Machin
 // verifyPlatform lets all heads verify their copies of a platform. It fails where a head that responds has no good one,
 // unless that is forced.
 func (a *app) verifyPlatform(ctx context.Context, cl *client.Client, p *trivet.Platform, force bool) error {
-	digests := slices.Compact([]string{p.Spec.Kernel.Digest, p.Spec.Initrd.Digest})
+	initrd, _ := p.Initrd()
+	digests := slices.Compact([]string{p.Spec.Kernel.Digest, initrd.Digest})
 	copies, err := a.collectCopies(func(result func(trivet.BlobCopy)) error {
 		return cl.CheckBlobs(ctx, trivet.BlobCheck{Digests: digests}, result)
 	})

@@ -19,6 +19,10 @@ type platformUse struct {
 	Platform string `json:"platform"`
 	Arch     string `json:"arch,omitempty"`
 	Version  string `json:"version,omitempty"`
+	// Agent is the version of its agent; empty: unknown.
+	Agent string `json:"agent,omitempty"`
+	// Problem is why it does not have the program of the last upgrade of the heads.
+	Problem string `json:"problem,omitempty"`
 	// Missing: records name it, and it does not exist.
 	Missing bool `json:"missing,omitempty"`
 	// Default: machines without a platform of their own netboot it.
@@ -36,8 +40,8 @@ func (a *app) platformUsage() *cobra.Command {
 		Use:   "usage [PLATFORM...]",
 		Short: "Show which machines netboot which platform",
 		Long: "Show which machines netboot which platform: those whose records name it, and for the default of the site\n" +
-			"all others. Platforms that records name and that do not exist are among them. -o json has the names of the\n" +
-			"machines.",
+			"all others. Platforms that records name and that do not exist are among them. AGENT is the version of the\n" +
+			"program of Trivet in the platform, where that is known. -o json has the names of the machines.",
 		Example: "  trivet platform usage\n  trivet platform usage debian-12 -o json\n" +
 			"  trivet get machines --field spec.platform=debian-12",
 		ValidArgsFunction: a.completeNames("platforms"),
@@ -90,7 +94,11 @@ func platformUses(ctx context.Context, cl *client.Client) ([]platformUse, error)
 func usesOf(platforms []*trivet.Platform, machines []*trivet.Machine, name string) []platformUse {
 	all := map[string]*platformUse{}
 	for _, p := range platforms {
-		u := &platformUse{Platform: p.Name, Arch: p.Spec.Arch, Version: p.Spec.Version, Machines: []string{}}
+		u := &platformUse{Platform: p.Name, Arch: p.Spec.Arch, Version: p.Spec.Version, Machines: []string{},
+			Problem: p.UpgradeProblem()}
+		if _, agent := p.Initrd(); agent != nil {
+			u.Agent = orDefault(agent.Version, "unknown")
+		}
 		if f := p.Status.Failures; f != nil && f.Generation == p.Generation {
 			u.FailedWith = f.Machines
 		}
@@ -125,7 +133,7 @@ func (a *app) showUses(uses []platformUse) error {
 		fmt.Fprintln(a.Err, "no platforms")
 		return nil
 	}
-	rows := [][]string{{"PLATFORM", "ARCH", "VERSION", "MACHINES", "FAILED"}}
+	rows := [][]string{{"PLATFORM", "ARCH", "VERSION", "AGENT", "MACHINES", "FAILED"}}
 	for _, u := range uses {
 		name, machines, failed := printable(u.Platform), fmt.Sprint(len(u.Machines)), ""
 		if u.Missing {
@@ -137,10 +145,18 @@ func (a *app) showUses(uses []platformUse) error {
 		if len(u.FailedWith) > 0 {
 			failed = fmt.Sprint(len(u.FailedWith))
 		}
-		rows = append(rows, []string{name, orDefault(u.Arch, "-"), printable(orDefault(u.Version, "-")), machines,
-			orDefault(failed, "-")})
+		rows = append(rows, []string{name, orDefault(u.Arch, "-"), printable(orDefault(u.Version, "-")),
+			printable(orDefault(u.Agent, "-")), machines, orDefault(failed, "-")})
 	}
-	return align(a.Out, rows)
+	if err := align(a.Out, rows); err != nil {
+		return err
+	}
+	for _, u := range uses {
+		if u.Problem != "" {
+			fmt.Fprintf(a.Out, "platform %s does not follow the heads: %s\n", printable(u.Platform), printable(u.Problem))
+		}
+	}
+	return nil
 }
 
 func (a *app) platformRemove() *cobra.Command {

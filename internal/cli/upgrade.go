@@ -17,6 +17,7 @@ type upgradeRun struct {
 	files             []string
 	soak              time.Duration
 	plan, yes, noWait bool
+	keepPlatforms     bool
 }
 
 func (a *app) upgrade() *cobra.Command {
@@ -56,9 +57,10 @@ func (a *app) upgradeRun() *cobra.Command {
 			"A head that the new program does not work on goes back to the former one by itself, and so do then all.\n" +
 			"They also do where something that may be due to it is not well for 10 minutes.\n\n" +
 			"The program is in the data directories of the heads; what the package has installed stays, and starts it.\n" +
-			"A package that is installed afterwards replaces it. Installers that netboot have the agent of their\n" +
-			"platform, which works with heads of the next release: build platforms again afterwards\n" +
-			"(trivet platform build).\n\n" +
+			"A package that is installed afterwards replaces it.\n\n" +
+			"At the end the platforms that machines netboot get it as their agent, one after the other, the default\n" +
+			"of the site last. Where it does not start on machines, they go back by themselves; --keep-platforms\n" +
+			"leaves them as they are. Agents that run go on.\n\n" +
 			"The command waits until the upgrade is complete. If it is interrupted, the heads continue; run it again\n" +
 			"to wait again.",
 		Example: "  trivet upgrade run ./trivet --plan\n  trivet upgrade run ./trivet --soak 10m\n" +
@@ -74,10 +76,11 @@ func (a *app) upgradeRun() *cobra.Command {
 		},
 	}
 	c.Flags().DurationVar(&r.soak, "soak", trivet.DefaultSoak.D(),
-		"how long the first full head must be well before the next one starts again")
+		"how long the first full head must be well before the next one starts again; in the same way of platforms")
 	c.Flags().BoolVar(&r.plan, "plan", false, "show what would be done, and do nothing")
 	c.Flags().BoolVar(&r.yes, "yes", false, "do not ask")
 	c.Flags().BoolVar(&r.noWait, "no-wait", false, "request the upgrade and exit")
+	c.Flags().BoolVar(&r.keepPlatforms, "keep-platforms", false, "leave the agents of platforms as they are")
 	a.outputForms(c, "table", "json", "yaml")
 	return c
 }
@@ -95,12 +98,13 @@ func (a *app) runUpgrade(ctx context.Context, r *upgradeRun) error {
 		return err
 	}
 	planned, err := a.planOrConfirm(ctx, "upgrade", r.plan, r.yes, func() (string, error) {
-		return upgradePlan(ctx, cl, files, version, r.soak)
+		return upgradePlan(ctx, cl, files, version, r)
 	})
 	if planned || err != nil {
 		return err
 	}
-	spec := trivet.UpgradeSpec{Version: version.Version, Release: version.Release, Soak: trivet.Duration(r.soak)}
+	spec := trivet.UpgradeSpec{Version: version.Version, Release: version.Release, Soak: trivet.Duration(r.soak),
+		KeepPlatforms: r.keepPlatforms}
 	for _, f := range files {
 		ref, err := a.putFile(ctx, cl, f.path)
 		if err != nil {

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
@@ -70,7 +69,7 @@ func archOf(path string) (string, error) {
 }
 
 // upgradePlan says what an upgrade does.
-func upgradePlan(ctx context.Context, cl *client.Client, files []programFile, v program.Version, soak time.Duration) (
+func upgradePlan(ctx context.Context, cl *client.Client, files []programFile, v program.Version, r *upgradeRun) (
 	string, error) {
 	cluster, err := cl.Cluster(ctx)
 	if err != nil {
@@ -98,7 +97,7 @@ func upgradePlan(ctx context.Context, cl *client.Client, files []programFile, v 
 		fmt.Fprintf(&b, "  %d. %s (%s), now %s", i+1, printable(h.Name), upgradeRole(h), printable(h.Version))
 		if first && upgradeRank(h) > 0 && len(heads)-i > 1 {
 			first = false
-			fmt.Fprintf(&b, "; it must be well for %s before the next one", graceText(trivet.Duration(soak)))
+			fmt.Fprintf(&b, "; it must be well for %s before the next one", graceText(trivet.Duration(r.soak)))
 		}
 		fmt.Fprintln(&b)
 	}
@@ -118,7 +117,36 @@ func upgradePlan(ctx context.Context, cl *client.Client, files []programFile, v 
 			"%s added", trivet.ErrInvalid, v.Version, v.Release, reached),
 			Hint: "upgrade to that release, or a later one"}
 	}
+	if err := planPlatforms(ctx, cl, &b, files, v, r.keepPlatforms); err != nil {
+		return "", err
+	}
 	return b.String(), nil
+}
+
+// planPlatforms says what becomes of platforms.
+func planPlatforms(ctx context.Context, cl *client.Client, b *strings.Builder, files []programFile, v program.Version,
+	keep bool) error {
+	platforms, _, err := client.Of[trivet.Platform](cl).List(ctx, client.ListOptions{})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(platforms, func(x, y *trivet.Platform) int { return strings.Compare(x.Name, y.Name) })
+	for _, p := range platforms {
+		_, agent := p.Initrd()
+		text := "its agent becomes that version then"
+		switch {
+		case keep:
+			text = "keeps its agent (--keep-platforms)"
+		case agent == nil:
+			text = "keeps its agent, as it does not say where that is: build and import it again (trivet platform build)"
+		case !slices.ContainsFunc(files, func(f programFile) bool { return f.arch == p.Spec.Arch }):
+			text = "keeps its agent: pass the file of the program for " + printable(p.Spec.Arch) + " as well"
+		case agent.Release.Compare(v.Release) > 0:
+			text = "keeps its agent, which is of release " + printable(string(agent.Release))
+		}
+		fmt.Fprintf(b, "Platform %s: %s\n", printable(p.Name), text)
+	}
+	return nil
 }
 
 // upgradeRank orders heads as an upgrade does.

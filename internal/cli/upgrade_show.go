@@ -69,13 +69,54 @@ func upgradeText(u *trivet.Upgrade) string {
 // upgradeView is an upgrade with the programs of the heads.
 type upgradeView struct {
 	*trivet.Upgrade
-	Heads []upgradeHead `json:"heads"`
+	Heads     []upgradeHead     `json:"heads"`
+	Platforms []upgradePlatform `json:"platforms,omitempty"`
 }
 
 type upgradeHead struct {
 	Name    string              `json:"name"`
 	Version string              `json:"version"`
 	Program *trivet.HeadProgram `json:"program,omitempty"`
+}
+
+type upgradePlatform struct {
+	Name  string `json:"name"`
+	Agent string `json:"agent"` // its version
+	State string `json:"state"`
+}
+
+// upgradePlatforms returns the platforms, and how far they are.
+func upgradePlatforms(ctx context.Context, cl *client.Client, u *trivet.Upgrade) (all []upgradePlatform, err error) {
+	platforms, _, err := client.Of[trivet.Platform](cl).List(ctx, client.ListOptions{})
+	for _, p := range platforms {
+		_, agent := p.Initrd()
+		v := upgradePlatform{Name: p.Name, State: platformText(u, p)}
+		if agent != nil {
+			v.Agent = orDefault(agent.Version, "unknown")
+		}
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(x, y upgradePlatform) int { return strings.Compare(x.Name, y.Name) })
+	return all, err
+}
+
+// platformText says how far a platform is.
+func platformText(u *trivet.Upgrade, p *trivet.Platform) string {
+	st := p.Status.Upgrade
+	settled := st != nil && st.Run == u.Spec.Run
+	switch {
+	case p.UpgradeProblem() != "":
+		return "former: " + p.UpgradeProblem()
+	case settled && p.Followed() != nil && st.Former != nil && st.Proven.IsZero():
+		return "new; it has not started on a machine yet"
+	case settled && p.Followed() != nil:
+		return "new"
+	case u.Spec.KeepPlatforms:
+		return "is kept (--keep-platforms)"
+	case settled || !u.InProgress() && !u.PlatformsFollow():
+		return "as it was imported"
+	}
+	return "former; it follows the heads"
 }
 
 func (a *app) showUpgrade(ctx context.Context, cl *client.Client, u *trivet.Upgrade) error {
@@ -90,6 +131,9 @@ func (a *app) showUpgrade(ctx context.Context, cl *client.Client, u *trivet.Upgr
 		}
 	}
 	slices.SortFunc(view.Heads, func(x, y upgradeHead) int { return byNumber(x.Name, y.Name) })
+	if view.Platforms, err = upgradePlatforms(ctx, cl, u); err != nil {
+		return err
+	}
 	if a.output != "table" {
 		return a.showValue(view)
 	}
@@ -97,6 +141,13 @@ func (a *app) showUpgrade(ctx context.Context, cl *client.Client, u *trivet.Upgr
 	rows := [][]string{{"HEAD", "VERSION", "PROGRAM"}}
 	for _, h := range view.Heads {
 		rows = append(rows, []string{printable(h.Name), printable(h.Version), printable(programText(u, h.Program))})
+	}
+	if err := align(a.Out, rows); err != nil || len(view.Platforms) == 0 {
+		return err
+	}
+	rows = [][]string{{"PLATFORM", "AGENT", "STATE"}}
+	for _, p := range view.Platforms {
+		rows = append(rows, []string{printable(p.Name), printable(orDefault(p.Agent, "-")), printable(p.State)})
 	}
 	return align(a.Out, rows)
 }

@@ -253,6 +253,47 @@ func (r *rack) bootNamed(machine string) {
 	r.must(err)
 }
 
+// The first agent of the new version proves that a platform that followed the heads works; one that booted before does
+// not.
+func TestAgentProvesPlatform(t *testing.T) {
+	r := newRack(t)
+	r.pool()
+	digest := "sha256:" + strings.Repeat("1", 64)
+	r.write(func(tx *store.Tx) error {
+		site, err := r.Sites.In(tx).Get(trivet.SiteName)
+		if err != nil {
+			return err
+		}
+		site.Status.ClusterVersion = trivet.CurrentRelease
+		return r.Sites.In(tx).Put(site)
+	})
+	r.write(func(tx *store.Tx) error {
+		p, err := r.Platforms.In(tx).Get("linux")
+		if err != nil {
+			return err
+		}
+		initrd := &trivet.PlatformInitrd{Blob: trivet.BlobRef{Digest: digest, Bytes: 9, Chunks: digest},
+			Agent: trivet.PlatformAgent{Base: 1, Program: digest, Version: "v2"}}
+		p.Status.Upgrade = &trivet.PlatformUpgrade{Run: 1, Imported: p.Spec.Initrd.Digest, Initrd: initrd, Former: initrd}
+		p.Status.Failures = &trivet.SharedFailures{Generation: p.Generation, Machines: []string{"p9"}}
+		return r.Platforms.In(tx).Put(p)
+	})
+	for i, version := range []string{"v1", "v2"} {
+		name := fmt.Sprint("p", i+1)
+		r.provisionOf(name, trivet.ProvisionSpec{Template: "t", Machine: name})
+		m, err := r.Machines.Get(name)
+		r.must(err)
+		_, err = r.Hello(r.Context(), &trivet.Hello{MAC: m.Spec.NICs[0].MAC, Key: "k", BootID: "b", Version: version},
+			auth.BootToken{Machine: name, MAC: m.Spec.NICs[0].MAC, Epoch: m.Status.Epoch})
+		r.must(err)
+		p, err := r.Platforms.Get("linux")
+		r.must(err)
+		if p.Status.Upgrade.Proven.IsZero() != (version == "v1") || p.Status.Failures != nil {
+			t.Errorf("after an agent of %s: %+v", version, p.Status)
+		}
+	}
+}
+
 // A machine that fails where others succeed is at fault itself, again and again.
 func TestFailuresBesideSuccessAreTheMachines(t *testing.T) {
 	r := newRack(t)

@@ -64,6 +64,9 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 	if err := f.succeeded(t, "Site", "Network", "Platform"); err != nil {
 		return err
 	}
+	if err := f.provePlatform(t, h.Version); err != nil {
+		return err
+	}
 	granted, err := t.grant()
 	if err != nil || granted {
 		return err
@@ -71,6 +74,27 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 	t.event(trivet.ReasonAgentIdle, "an agent is up under epoch %d; %s", m.Status.Epoch, t.idleBecause())
 	t.clear("an agent is up")
 	return nil
+}
+
+// provePlatform notes that the new agent of a platform has started on a machine: it is not taken back any more.
+func (f *Fleet) provePlatform(t *transition, version string) error {
+	name := t.site.PlatformOf(t.machine)
+	if name == "" {
+		return nil
+	}
+	p, err := f.Platforms.In(t.tx).Get(name)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	u := p.Followed()
+	if u == nil || u.Former == nil || !u.Proven.IsZero() || u.Initrd.Agent.Version != version {
+		return nil
+	}
+	u.Proven = f.now().UTC()
+	return f.Platforms.In(t.tx).Put(p)
 }
 
 // grant grants the run to the machine's agent, under the epoch that the machine has now.

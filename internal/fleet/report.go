@@ -70,7 +70,7 @@ func (f *Fleet) GrantedRun(m *trivet.Machine) *trivet.Run {
 	run.Network = f.network(m)
 	site := f.site()
 	if p, err := f.Platforms.GetShared(site.PlatformOf(m)); err == nil {
-		initrd := p.Spec.Initrd
+		initrd, _ := p.Initrd()
 		run.Initrd = &initrd
 	}
 	if len(run.Spec.Seed.Interfaces) > 0 {

@@ -21,6 +21,11 @@ func (s *Source) site(view trivet.Cluster) trivet.StatusFacts {
 	if u, err := s.Tables.Upgrades.GetShared(trivet.UpgradeName); err == nil && u.InProgress() {
 		f.Upgrade = fmt.Sprintf("%s, %s", u.Spec.Version, cmp.Or(u.Status.Reason, string(u.Status.Phase)))
 	}
+	for p := range s.Tables.Platforms.AllShared() {
+		if problem := p.UpgradeProblem(); problem != "" {
+			f.Platforms = append(f.Platforms, trivet.PlatformFacts{Name: p.Name, Reason: problem})
+		}
+	}
 	if p := s.Tables.OldestPending(); p != nil {
 		f.OldestPending = &trivet.PendingFacts{Name: p.ShortName(), Reason: p.Status.Reason,
 			For: trivet.Duration(max(0, f.Time.Sub(p.Created)).Round(time.Second))}

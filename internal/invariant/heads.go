@@ -100,7 +100,7 @@ func because(problem string) string {
 	return ": " + problem
 }
 
-// versions: all heads run the same version, and use what it has.
+// versions: all heads run the same version, and use what it has; and so do the agents of platforms.
 func versions(f *trivet.StatusFacts, r *result) {
 	of := map[string][]string{}
 	for _, h := range f.Heads {
@@ -121,6 +121,12 @@ func versions(f *trivet.StatusFacts, r *result) {
 	if len(all) > 1 {
 		r.warn("update the other heads: trivet upgrade run FILE, or each on its host", "the heads run %d versions: %s",
 			len(all), strings.Join(all, ", "))
+	}
+	platforms := slices.Clone(f.Platforms)
+	slices.SortFunc(platforms, func(a, b trivet.PlatformFacts) int { return strings.Compare(a.Name, b.Name) })
+	for _, p := range platforms {
+		r.warn("trivet platform usage "+p.Name+"; and docs/platforms.md", "platform %s does not follow the heads: %s", p.Name,
+			p.Reason)
 	}
 	r.holds("all heads run %s", strings.Join(all, ""))
 }

@@ -126,6 +126,9 @@ func TestInvariants(t *testing.T) {
 		}, []string{"warning spare: the loss of head0 stops everything but votes | add a full head"}},
 		{"an update", func(f *trivet.StatusFacts) { f.Heads[1].Version = "v2" }, []string{
 			"warning versions: the heads run 2 versions: v1, v2 | update the other heads"}},
+		{"a platform keeps its agent", func(f *trivet.StatusFacts) {
+			f.Platforms = []trivet.PlatformFacts{{Name: "p1", Reason: "it has no base"}}
+		}, []string{"warning versions: platform p1 does not follow the heads: it has no base | trivet platform usage p1"}},
 		{"a clock is wrong", func(f *trivet.StatusFacts) { f.Heads[1].ClockAhead = trivet.Duration(-20 * time.Second) },
 			[]string{"warning clocks: the clock of head1 is 20s behind that of head0 | NTP"}},
 		{"a clock is very wrong", func(f *trivet.StatusFacts) { f.Heads[1].ClockAhead = trivet.Duration(10 * time.Minute) },

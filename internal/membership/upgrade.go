@@ -17,6 +17,10 @@ func (r *Records) Upgrade(ctx context.Context, spec trivet.UpgradeSpec) (*trivet
 	return r.changeUpgrade(ctx, func(tx *store.Tx, u *trivet.Upgrade) error {
 		if !u.Spec.Rollback && sameProgram(&u.Spec, &spec) {
 			all, err := r.allRunNew(tx, u)
+			if err == nil && all && u.Spec.KeepPlatforms && !spec.KeepPlatforms {
+				u.Spec.KeepPlatforms = false // the platforms follow now
+				return nil
+			}
 			if err != nil || all || u.InProgress() { // a second upgrade would forget the former program
 				return cmp.Or(err, errUnchanged)
 			}

@@ -167,3 +167,34 @@ func TestProgramOfWitness(t *testing.T) {
 		}
 	}
 }
+
+// An upgrade that kept the platforms is requested again without that: they follow then, and no head starts again.
+func TestPlatformsFollowLater(t *testing.T) {
+	t.Parallel()
+	r := upgrades(t)
+	spec := upgradeTo("v2", trivet.CurrentRelease, "sha256:1")
+	spec.KeepPlatforms = true
+	if _, err := r.Upgrade(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	reach(t, r, trivet.UpgradeDone)
+	if _, err := r.Tables.Store.Update(t.Context(), func(tx *store.Tx) error {
+		h, err := r.Heads.In(tx).Get("head0")
+		if err == nil {
+			h.Status.Program = &trivet.HeadProgram{Run: 1, Arch: "amd64", Running: "sha256:1"}
+			err = r.Heads.In(tx).Put(h)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	u, err := r.Upgrade(t.Context(), spec)
+	if err != nil || u.PlatformsFollow() || u.NeedsPrograms() {
+		t.Errorf("the same again: %+v, %v", u, err)
+	}
+	spec.KeepPlatforms = false
+	u, err = r.Upgrade(t.Context(), spec)
+	if err != nil || u.Spec.Run != 1 || !u.PlatformsFollow() || !u.NeedsPrograms() || u.InProgress() {
+		t.Errorf("without --keep-platforms: %+v, %v", u, err)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/trivet-project/trivet/internal/controller/keys"
 	"github.com/trivet-project/trivet/internal/controller/members"
 	"github.com/trivet-project/trivet/internal/controller/notify"
+	"github.com/trivet-project/trivet/internal/controller/platforms"
 	"github.com/trivet-project/trivet/internal/controller/power"
 	"github.com/trivet-project/trivet/internal/controller/provision"
 	"github.com/trivet-project/trivet/internal/controller/verify"
@@ -64,6 +65,8 @@ func (s *Server) runControllers(ctx context.Context) error {
 		s.upgradeController(ranking),
 		bucket.New(bucket.Config{Head: s.local.Name(), Tables: within(bucket.Declaration), Rank: ranking.Rank,
 			Copies: s.blobs, Log: s.cfg.Log.With("controller", "bucket"), Metrics: s.metrics}),
+		platforms.New(platforms.Config{Head: s.local.Name(), Blobs: platformBlobs{s},
+			Tables: within(platforms.Declaration), Rank: ranking.Rank}),
 		notify.New(notify.Config{Head: s.local.Name(), Cluster: s.local.Root().Cluster(),
 			Tables: within(notify.Declaration), Rank: ranking.Rank, Others: others, Live: s.monitor.Live,
 			Unseal: unsealer(s.local.Keys()), Metrics: s.metrics}),

@@ -2,11 +2,14 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/blob"
+	"github.com/trivet-project/trivet/internal/controller/platforms"
 	"github.com/trivet-project/trivet/internal/controller/upgrade"
 	"github.com/trivet-project/trivet/internal/invariant"
 	"github.com/trivet-project/trivet/internal/program"
@@ -34,6 +37,33 @@ func (s *Server) openProgram(_ context.Context, ref trivet.BlobRef) (io.ReadClos
 	}
 	f, _, err := s.blobStore.Get(d)
 	return f, err
+}
+
+// platformBlobs implements [platforms.Blobs].
+type platformBlobs struct{ *Server }
+
+// Open fetches a blob where this head does not hold it. A damaged copy is fetched again: that is to be tried later.
+func (s platformBlobs) Open(ctx context.Context, ref trivet.BlobRef) (platforms.Content, error) {
+	d, err := blob.ParseDigest(ref.Digest)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.blobs.Fetch(ctx, d); err != nil {
+		return nil, err
+	}
+	if err := s.blobStore.Verify(ctx, d, nil); err != nil {
+		return nil, fmt.Errorf("%w: %w", trivet.ErrUnavailable, &trivet.Error{Op: "verify", Name: ref.Digest,
+			Hint: "trivet blob repair", Err: errors.New(err.Error())})
+	}
+	f, _, err := s.blobStore.Get(d)
+	return f, err
+}
+
+func (s platformBlobs) Store(ctx context.Context, content io.Reader) (ref trivet.BlobRef, err error) {
+	if ref, err = s.blobStore.Put(ctx, content, trivet.BlobRef{}); err == nil {
+		err = s.blobs.Secure(ctx, ref)
+	}
+	return ref, err
 }
 
 // leaderName returns the name of the head of the store's leader; empty: none is known.

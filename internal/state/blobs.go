@@ -16,6 +16,12 @@ func BlobsOf(r trivet.Record) (refs []trivet.BlobRef) {
 		refs = append(refs, r.Spec.Blob)
 	case *trivet.Platform:
 		refs = append(refs, r.Spec.Kernel, r.Spec.Initrd)
+		if u := r.Followed(); u != nil {
+			refs = append(refs, u.Initrd.Blob)
+			if u.Former != nil {
+				refs = append(refs, u.Former.Blob)
+			}
+		}
 	case *trivet.Upgrade:
 		for i := range r.Spec.Programs {
 			if r.NeedsPrograms() {

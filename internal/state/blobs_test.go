@@ -51,6 +51,17 @@ func TestBlobUse(t *testing.T) {
 	run.Status.State = trivet.WorkflowSucceeded
 	write(func(tx *store.Tx) error { return tables.Workflows.In(tx).Put(run) })
 	expect(map[string]string{"a": "", "d": ""})
+	write(func(tx *store.Tx) error {
+		return tables.Sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+			Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}})
+	})
+	initrd := func(digit string) *trivet.PlatformInitrd { return &trivet.PlatformInitrd{Blob: ref(digit)} }
+	platform.Status.Upgrade = &trivet.PlatformUpgrade{Imported: digest("c"), Initrd: initrd("e"), Former: initrd("f")}
+	write(func(tx *store.Tx) error { return tables.Platforms.In(tx).Put(platform) })
+	expect(map[string]string{"c": "p1", "e": "p1", "f": "p1"})
+	platform.Spec.Initrd = ref("9") // another one is imported
+	write(func(tx *store.Tx) error { return tables.Platforms.In(tx).Put(platform) })
+	expect(map[string]string{"9": "p1", "c": "", "e": "", "f": ""})
 	uses := 0
 	for use := range tables.BlobUses() {
 		if uses++; use.Name != "p1" {

@@ -1,6 +1,7 @@
 package heads_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -29,6 +30,7 @@ func TestUpgrade(t *testing.T) {
 	l.cl = h0.client(h0, h1)
 	box := addPowered(t, h0, bmc.Off)[0]
 	platform(t, h0)
+	imported := l.follower()
 	h0.MustTrivet("provision", "slow", "--template", "install", "--machine", box.name, "--no-wait")
 	h0.Await("the machine is on", func() error {
 		if state := box.box.Power(); state != bmc.On {
@@ -65,7 +67,8 @@ func TestUpgrade(t *testing.T) {
 	next := builds.release("v99.1.0", "99.1")
 	plan := h0.MustTrivet("upgrade", "run", next, "--plan")
 	if !strings.Contains(plan, "1. head2 (witness)") || !strings.Contains(plan, "raised from "+
-		string(trivet.CurrentRelease)+" to 99.1") {
+		string(trivet.CurrentRelease)+" to 99.1") || !strings.Contains(plan, "Platform follows: its agent becomes that version") ||
+		!strings.Contains(plan, "Platform p: keeps its agent, as it does not say where that is") {
 		t.Errorf("the plan:\n%s", plan)
 	}
 	out, err := h0.upgrade(next)
@@ -83,6 +86,19 @@ func TestUpgrade(t *testing.T) {
 	site := must(client.Of[trivet.Site](l.cl).Get(t.Context(), trivet.SiteName))(t)
 	if site.Status.ClusterVersion != "99.1" {
 		t.Errorf("the cluster's version is %s", site.Status.ClusterVersion)
+	}
+	first99 := h0.awaitPlatform(l.cl, "v99.1.0")
+	if former := first99.Followed().Former; former == nil || former.Blob != imported.Spec.Initrd {
+		t.Errorf("the former initramfs: %+v", former)
+	}
+	if status := h0.MustTrivet("upgrade", "status"); !strings.Contains(status, "follows") ||
+		!strings.Contains(status, "new; it has not started on a machine yet") ||
+		!strings.Contains(status, "former: it does not say where its agent is") {
+		t.Errorf("the platforms:\n%s", status)
+	}
+	h0.MustTrivet("platform", "rollback", "follows")
+	if p := h0.awaitPlatform(l.cl, "v1"); p.Followed().Initrd.Blob != imported.Spec.Initrd {
+		t.Errorf("it went back to %+v", p.Status)
 	}
 	if r, err := h0.Trivet("upgrade", "rollback", "--yes"); err == nil || !strings.Contains(r.All, "does not know") {
 		t.Errorf("it went back behind the cluster's version: %v\n%s", err, r.All)
@@ -105,8 +121,11 @@ func TestUpgrade(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	h0.awaitVersions(map[string]string{"head0": "v99.1.1", "head1": "v99.1.1", "head2": "v99.1.1"})
+	h0.awaitPlatform(l.cl, "v99.1.1")
 	h0.MustTrivet("upgrade", "rollback", "--yes")
 	h0.awaitVersions(map[string]string{"head0": "v99.1.0", "head1": "v99.1.0", "head2": "v99.1.0"})
+
+	h0.awaitPlatform(l.cl, "v1")
 
 	h0.MustTrivet("resume", "slow")
 	h0.Await("the run of before has succeeded", func() error {
@@ -125,6 +144,61 @@ func TestUpgrade(t *testing.T) {
 	if err == nil || !strings.Contains(r.All, "the records use what release 99.1 added") {
 		t.Errorf("%v\n%s", err, r.All)
 	}
+}
+
+// follower imports a platform that follows upgrades. Its machines are simulated: what counts is where its parts are.
+func (l *ledger) follower() *trivet.Platform {
+	l.Helper()
+	const base, agent = "\x28\xb5\x2f\xfdbase", "agent"
+	put := func(text string) trivet.BlobRef {
+		path := filepath.Join(l.TempDir(), "part")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			l.Fatal(err)
+		}
+		f := must(os.Open(path))(l.T)
+		defer f.Close()
+		return must(l.cl.PutBlob(l.Context(), f, client.PutOptions{}))(l.T)
+	}
+	initrd := put(base + agent)
+	return must(client.Of[trivet.Platform](l.cl).Create(l.Context(), &trivet.Platform{
+		Meta: trivet.Meta{Name: "follows"},
+		Spec: trivet.PlatformSpec{Arch: "amd64", Kernel: initrd, Initrd: initrd,
+			Agent: &trivet.PlatformAgent{Base: int64(len(base)), Program: initrd.Digest, Version: "v1"}}}))(l.T)
+}
+
+// awaitAgent waits until the platform has an agent of a version, and both full heads have its initramfs and the former
+// one.
+func (h *head) awaitPlatform(cl *client.Client, version string) (p *trivet.Platform) {
+	h.Helper()
+	h.Await("the platform has the agent "+version, func() (err error) {
+		p, err = client.Of[trivet.Platform](cl).Get(h.Context(), "follows")
+		if err != nil {
+			return err
+		}
+		if _, agent := p.Initrd(); agent.Version != version {
+			return fmt.Errorf("%s: %s", agent.Version, p.UpgradeProblem())
+		}
+		return nil
+	})
+	initrd, _ := p.Initrd()
+	check := trivet.BlobCheck{Digests: []string{initrd.Digest}}
+	if former := p.Followed().Former; former != nil {
+		check.Digests = append(check.Digests, former.Blob.Digest)
+	}
+	h.Await("the heads have it", func() (err error) {
+		whole := 0
+		failed := cl.CheckBlobs(h.Context(), check, func(c trivet.BlobCopy) {
+			if c.Bad() {
+				err = fmt.Errorf("%s on %s: %s", c.State, c.Head, c.Problem)
+			}
+			whole++
+		})
+		if failed == nil && err == nil && whole == 0 {
+			err = errors.New("no head says so")
+		}
+		return cmp.Or(failed, err)
+	})
+	return p
 }
 
 // acknowledged expects all that underLoad wrote.

@@ -60,8 +60,8 @@ func (c *Controller) Keys() (digests []string) {
 	return digests
 }
 
-// Affected implements [reconcile.Controller]: the blobs of a record that is new or changed its spec; and what is
-// missing when another head appears that may hold it.
+// Affected implements [reconcile.Controller]: the blobs of a record that is new or changed its spec, or of a platform;
+// and what is missing when another head appears that may hold it.
 func (c *Controller) Affected(e *store.Event) (digests []string) {
 	now, was := e.Record(), e.Old()
 	var refs []trivet.BlobRef
@@ -69,7 +69,7 @@ func (c *Controller) Affected(e *store.Event) (digests []string) {
 	case now == nil:
 	case e.Kind == "Head":
 		refs = c.replica.Missing()
-	case was == nil || was.Header().Generation != now.Header().Generation:
+	case was == nil || was.Header().Generation != now.Header().Generation || e.Kind == "Platform": // its status has some
 		refs = state.BlobsOf(now)
 	}
 	for _, ref := range refs {

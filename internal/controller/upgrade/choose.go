@@ -116,8 +116,8 @@ func (c *Controller) notWell(u *trivet.Upgrade, heads []*trivet.Head, broken []s
 	switch {
 	case len(broken) > 0:
 		return fmt.Sprintf("waits until these hold again, see trivet status: %s", strings.Join(broken, ", ")), true
-	case first != nil && !c.well(first, soak(u)):
-		return fmt.Sprintf("waits until %s has been well with the new program for %s", first.Name, soak(u)), false
+	case first != nil && !c.well(first, u.Soak()):
+		return fmt.Sprintf("waits until %s has been well with the new program for %s", first.Name, u.Soak()), false
 	}
 	return "", false
 }
@@ -130,13 +130,6 @@ func (c *Controller) isSuspect(u *trivet.Upgrade, heads []*trivet.Head) bool {
 		return false
 	}
 	return !c.well(heads[named], 0) || program.MayStart(u.Status.Phase, c.others(u.Status.Head)) == ""
-}
-
-func soak(u *trivet.Upgrade) time.Duration {
-	if u.Spec.Soak == 0 {
-		return trivet.DefaultSoak.D()
-	}
-	return u.Spec.Soak.D()
 }
 
 // isStuck reports whether something that may be due to the new program is not well for too long.
