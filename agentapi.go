@@ -114,6 +114,8 @@ type Run struct {
 	PhoneHomes []string `json:"phoneHomes,omitempty"`
 	// Network is the boot port's network as the installed system needs it.
 	Network *RunNetwork `json:"network,omitempty"`
+	// Join lets the installed system join the cluster as a head; nil: it is none.
+	Join *RunJoin `json:"join,omitempty"`
 	// Initrd is the initramfs of the machine's platform, which all heads have: what a test of the network fetches.
 	Initrd *BlobRef `json:"initrd,omitempty"`
 }

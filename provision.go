@@ -47,6 +47,9 @@ type ProvisionSpec struct {
 	// NetworkData is a cloud-init network-config, version 2; empty means the machine's interfaces, or its boot
 	// port with its address where it has none.
 	NetworkData string `json:"networkData,omitempty"`
+	// Head makes the machine a head: what is installed may join the cluster once, from the address of the machine. Only
+	// administrators may write it.
+	Head *ProvisionHead `json:"head,omitempty"`
 }
 
 // The values of ProvisionSpec.IfNoMachine.
@@ -191,6 +194,7 @@ func (v *Provision) Validate() error {
 	}
 	p.oneOf("spec.ifNoMachine", v.Spec.IfNoMachine, "", NoMachineWait, NoMachineFail)
 	v.validateCount(&p)
+	v.validateHead(&p)
 	p.max("spec.parameters", len(v.Spec.Parameters), 64)
 	p.max("spec.sshKeys", len(v.Spec.SSHKeys), 64)
 	for i, key := range v.Spec.SSHKeys {

@@ -64,6 +64,12 @@ var References = []Reference{
 	refer("spec.bmc.secret", "Secret", DeletionForced, func(h *Head) []Target { return bmcSecret(h.Spec.BMC) }),
 	required(refer("spec.webhook.secret", "Secret", DeletionRefused, webhookSecret)),
 	required(refer("spec.mail.secret", "Secret", DeletionRefused, mailSecret)),
+	refer("status.machine", "Machine", DeletionRefused, func(h *Head) []Target {
+		if h.Status.State == HeadRemoved { // its history
+			return nil
+		}
+		return target(h.Status.Machine, &h.Status.MachineUID)
+	}),
 	refer("status.head", "Head", DeletionIgnored, func(n *Notifier) []Target { return target(n.Status.Head, nil) }),
 	required(refer("spec.s3.secret", "Secret", DeletionRefused, bucketSecret)),
 	required(refer("spec.blobs.s3.secret", "Secret", DeletionRefused, blobsSecret)),

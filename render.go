@@ -14,4 +14,6 @@ type Rendered struct {
 	// Waits is why the provision would wait now: for the state of its machine, or for an address. It is empty also where
 	// only the claim would show that: other provisions may come before.
 	Waits string `json:"waits,omitempty"`
+	// Plan identifies what would be installed on a machine that becomes a head, for spec.head of the provision.
+	Plan string `json:"plan,omitempty"`
 }

@@ -203,6 +203,11 @@ type HeadStatus struct {
 	CAs []string `json:"cas,omitempty"`
 	// DHCP are the addresses from which it serves DHCP.
 	DHCP []netip.Addr `json:"dhcp,omitempty"`
+	// Machine is the machine that it runs on, where Trivet has installed that as a head; empty: another host.
+	Machine    string `json:"machine,omitempty"`
+	MachineUID string `json:"machineUID,omitempty"` // of that machine
+	// Run is the UID of the run that has installed that machine, and with which it has joined.
+	Run string `json:"run,omitempty"`
 	// Program is its program, since there was an upgrade.
 	Program *HeadProgram `json:"program,omitempty"`
 }

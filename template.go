@@ -58,7 +58,7 @@ func (a *Action) BackoffAfter(attempt int) Duration { return a.Backoff * Duratio
 // ActionUses are the built-in actions, in the order of an ordinary install.
 var ActionUses = []string{
 	"test-memory", "test-disk", "test-network", "wipe", "verify", "partition", "raid", "lvm", "format", "image",
-	"archive", "file", "command", "seed", "bootloader", "container", "kexec", "reboot", "poweroff", "noop",
+	"archive", "file", "command", "seed", "head", "bootloader", "container", "kexec", "reboot", "poweroff", "noop",
 }
 
 // Bounds of a template.

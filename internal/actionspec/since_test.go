@@ -15,7 +15,7 @@ func TestSince(t *testing.T) {
 		{trivet.Action{Use: "wipe", With: map[string]any{"mode": "erase"}}, "0.3.1"},
 		{trivet.Action{Use: "verify"}, "0.3.1"}, {trivet.Action{Use: "test-disk"}, "0.3.1"},
 		{trivet.Action{Use: "test-memory"}, "0.3.1"}, {trivet.Action{Use: "raid"}, "0.3.1"},
-		{trivet.Action{Use: "lvm"}, "0.3.1"}, {trivet.Action{Use: "reboot"}, ""},
+		{trivet.Action{Use: "lvm"}, "0.3.1"}, {trivet.Action{Use: "head"}, "0.3.1"}, {trivet.Action{Use: "reboot"}, ""},
 	} {
 		if got := Since(c.a); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.a, got, c.want)

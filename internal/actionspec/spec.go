@@ -37,6 +37,9 @@ var constructors = map[string]func() Spec{
 	"file":         func() Spec { return &File{Mode: 0o644, Owner: Owner{"0", "0"}} },
 	"command":      func() Spec { return &Command{In: InRoot, Blame: trivet.FaultConfiguration} },
 	"seed":         func() Spec { return &Seed{Path: "/var/lib/cloud/seed/nocloud"} },
+	"head": func() Spec {
+		return &Head{Path: "/etc/trivet/config.yaml", Program: "/usr/bin/trivet", Mode: 0o600, Owner: Owner{"0", "0"}}
+	},
 	"bootloader":   func() Spec { return &Bootloader{Kind: "grub"} },
 	"container":    func() Spec { return &Container{Net: "host", Blame: trivet.FaultConfiguration} },
 	"kexec":        func() Spec { return &Kexec{} },
@@ -79,7 +82,7 @@ func parse(path string, a trivet.Action, isTemplate bool) (Spec, error) {
 // Since returns the release that added what an action of a template uses; empty where all releases have it.
 func Since(a trivet.Action) trivet.Release {
 	switch {
-	case a.Use == "verify", a.Use == "raid", a.Use == "lvm", strings.HasPrefix(a.Use, "test-"),
+	case a.Use == "verify", a.Use == "raid", a.Use == "lvm", a.Use == "head", strings.HasPrefix(a.Use, "test-"),
 		a.Use == "wipe" && a.With["mode"] == WipeErase:
 		return "0.3.1"
 	}

@@ -3,6 +3,7 @@ package actionspec
 import (
 	"encoding/base64"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/trivet-project/trivet"
@@ -116,6 +117,32 @@ type Seed struct {
 func (s *Seed) check(p *problems) {
 	s.Root.check(p)
 	checkPath(p, "path", s.Path)
+}
+
+// Head is the arguments of head.
+type Head struct {
+	Root
+	Path    string `with:"path"`
+	Config  string `with:"config"`
+	Program string `with:"program"`
+	Mode    Mode   `with:"mode"`
+	Owner   Owner  `with:"owner"`
+}
+
+// ownSettings are the settings that the action writes.
+var ownSettings = regexp.MustCompile(`(?m)^["']?(join|token|advertise|rejoin|recover)["']?[ \t]*:`)
+
+func (h *Head) check(p *problems) {
+	h.Root.check(p)
+	checkPath(p, "path", h.Path)
+	checkPath(p, "program", h.Program)
+	if h.Path == "" || h.Path == "/" {
+		p.add("path", "is no file; write one such as /etc/trivet/config.yaml")
+	}
+	p.bytes("config", h.Config, maxContent)
+	if own := ownSettings.FindStringSubmatch(h.Config); own != nil {
+		p.add("config", "has %q, which this action writes", own[1])
+	}
 }
 
 // Bootloader is the arguments of bootloader.

@@ -47,6 +47,9 @@ func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 			return err
 		}
 	}
+	if err := h.admitHead(c, old, next); err != nil {
+		return err
+	}
 	if old != nil && (old.Spec.Count != nil || next.Spec.Count != nil) {
 		return admitCount(old, next)
 	}

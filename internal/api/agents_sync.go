@@ -150,6 +150,7 @@ func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
 	}
 	if g.Run = h.Fleet.GrantedRun(m); g.Run != nil && len(g.Blobs) > 0 {
 		g.Run.PhoneHomes = h.phoneHomes(m, g.Run.UID, g.Blobs)
+		g.Run.Join = h.joinOf(m, g)
 	}
 	return g
 }

@@ -41,10 +41,15 @@ func (h *Handler) render(w http.ResponseWriter, r *http.Request, c *caller) erro
 	if !errors.Is(err, errDryRun) {
 		return rn.mask.hideInError(rn.provision.Spec.Template, err)
 	}
+	out := trivet.Rendered{Waits: rn.preview.Waits}
+	if rn.provision.Spec.Head != nil {
+		out.Plan = fleet.HeadPlan(rn.provision, run)
+	}
 	if err := rn.mask.hideInRun(r.Context(), &run.Spec); err != nil {
 		return err
 	}
-	return respond(w, http.StatusOK, trivet.Rendered{Workflow: *run, Waits: rn.preview.Waits})
+	out.Workflow = *run
+	return respond(w, http.StatusOK, out)
 }
 
 // readRendering reads the records of a request as they are read where they are written.
@@ -110,6 +115,9 @@ func (rn *rendering) render(tx *store.Tx) (*trivet.Workflow, error) {
 		return nil, err
 	}
 	if err := c.check(); err != nil {
+		return nil, err
+	}
+	if err := rn.admitHead(c, nil, p); err != nil {
 		return nil, err
 	}
 	t, err := rn.Fleet.Templates.In(tx).Get(trivet.Resolve(p.Project, p.Spec.Template))

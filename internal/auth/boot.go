@@ -2,6 +2,7 @@ package auth
 
 import (
 	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -22,6 +23,7 @@ const (
 	PurposeBoot      Purpose = "boot"       // send a hello as this machine and register an agent's key
 	PurposePhoneHome Purpose = "phone-home" // report that the installed system has booted
 	PurposeMetadata  Purpose = "metadata"   // read this machine's metadata
+	PurposeJoin      Purpose = "join"       // let what this run has installed join as a head
 )
 
 // BootToken authenticates a machine that has no key yet but received this boot script or seed: for one purpose,
@@ -55,6 +57,16 @@ func (k *Keys) SignBoot(t BootToken) (string, error) {
 		return "", fmt.Errorf("sign boot token: %w", err)
 	}
 	return body + "~" + bootMAC(k.Ring(trivet.BootKey).First(), body), nil
+}
+
+// JoinID returns an ID of a boot token by which a head joins, which is no secret. ok: the text has the form of one; it
+// is not verified.
+func JoinID(text string) (id string, ok bool) {
+	if !strings.HasPrefix(text, bootPrefix+"~"+string(PurposeJoin)+"~") || len(text) > maxBootToken {
+		return "", false
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8]), true
 }
 
 // VerifyBoot verifies the text of a boot token for a purpose, or returns [trivet.ErrUnauthenticated].
@@ -102,7 +114,7 @@ func (t BootToken) body() (string, error) {
 		return "", err
 	}
 	switch t.Purpose {
-	case PurposeBoot, PurposePhoneHome, PurposeMetadata:
+	case PurposeBoot, PurposePhoneHome, PurposeMetadata, PurposeJoin:
 	default:
 		return "", &trivet.FieldError{Field: "purpose", Problem: fmt.Sprintf("%q is unknown", t.Purpose)}
 	}

@@ -92,6 +92,9 @@ func (f *Fleet) redeployment(tx *store.Tx, name string, req trivet.RedeployReque
 	if err := provision.CheckRedeploy(p, req); err != nil {
 		return nil, nil, err
 	}
+	if p.Spec.Head != nil {
+		return nil, nil, errPromoted("redeploy", p)
+	}
 	t, err := f.serving(tx, p)
 	if err != nil {
 		return nil, nil, err

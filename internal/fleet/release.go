@@ -81,6 +81,9 @@ func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 	if err != nil {
 		return err
 	}
+	if err := f.checkNoHead(t, "release"); err != nil {
+		return err
+	}
 	return f.giveUp(t, p, trivet.ReasonReleased, "the provision was deleted")
 }
 

@@ -24,6 +24,9 @@ func (f *Fleet) StartRelease(ctx context.Context, machine string, req trivet.Rel
 				Err: fmt.Errorf("%w: it needs release %s on all heads; the lowest has %q", trivet.ErrConflict,
 					trivet.SinceRelease, reached)}
 		}
+		if err := f.checkNoHead(t, "release"); err != nil {
+			return err
+		}
 		if st.Provision != req.Provision {
 			return errServes(st.Provision)
 		}

@@ -81,7 +81,8 @@ func (f *Fleet) rename(tx *store.Tx, machine string, req trivet.RenameRequest, b
 	case err != nil:
 		return err
 	}
-	if err := errors.Join(f.checkName(tx, machine, t.machine.UID, req.Name), checkNotInUse(t)); err != nil {
+	if err := errors.Join(f.checkName(tx, machine, t.machine.UID, req.Name), checkNotInUse(t),
+		f.checkNoHead(t, opRename)); err != nil {
 		return err
 	}
 	provisions, err := provisionsOf(t)

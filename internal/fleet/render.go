@@ -51,6 +51,9 @@ func (f *Fleet) render(t *transition, p *trivet.Provision, network *trivet.RunNe
 	if p.Spec.NetworkData == "" {
 		w.Spec.Seed.Interfaces = t.machine.Spec.Interfaces
 	}
+	if err := checkHead(p, w, network); err != nil {
+		return nil, nil, err
+	}
 	return w, template.Spec.Limits, f.checkNeeds(t, w, template)
 }
 

@@ -30,6 +30,9 @@ func (f *Fleet) Replace(ctx context.Context, name string, req trivet.ReplaceRequ
 		if err := provision.CheckReplace(p, req); err != nil {
 			return err
 		}
+		if p.Spec.Head != nil {
+			return errPromoted("replace", p)
+		}
 		t, err := f.serving(tx, p)
 		if err != nil {
 			return err

@@ -60,12 +60,8 @@ func errStandby(name string) error {
 
 // CheckJoin reports whether Join would accept the request now, and which head it would replace. It writes nothing.
 func (r *Records) CheckJoin(ctx context.Context, req *JoinRequest) (replaces string, err error) {
-	id, err := auth.ParseToken(req.Token)
-	if err != nil {
-		return "", err
-	}
 	_, err = r.Store.Update(ctx, func(tx *store.Tx) error {
-		t, err := r.joinToken(tx, id, req)
+		t, err := r.joinToken(tx, req)
 		if err == nil {
 			replaces = t.Spec.Replace
 		}
@@ -77,12 +73,8 @@ func (r *Records) CheckJoin(ctx context.Context, req *JoinRequest) (replaces str
 // Join uses a token and creates the record of the new head, with a new name, in state joining. A retry of the same
 // request returns the same head.
 func (r *Records) Join(ctx context.Context, req *JoinRequest) (head *trivet.Head, err error) {
-	id, err := auth.ParseToken(req.Token)
-	if err != nil {
-		return nil, err
-	}
 	_, err = r.Store.Update(ctx, func(tx *store.Tx) error {
-		t, err := r.joinToken(tx, id, req)
+		t, err := r.joinToken(tx, req)
 		if err != nil {
 			return err
 		}
@@ -111,14 +103,21 @@ func (r *Records) createHead(tx *store.Tx, t *trivet.Token, req *JoinRequest) (*
 		Meta: trivet.Meta{Kind: "Head", Name: name}, Spec: trivet.HeadSpec{Role: t.Spec.Join},
 		Status: trivet.HeadStatus{State: trivet.HeadJoining, Join: req.ID, Peer: req.Peer, Replaces: t.Spec.Replace},
 	}
+	if req.machine != nil {
+		return head, r.createOnMachine(tx, head, req)
+	}
 	return head, errors.Join(r.Tokens.In(tx).Put(t), r.Heads.In(tx).Create(head))
 }
 
 // hintNewToken is the hint for a token that cannot be used.
 const hintNewToken = "issue another one on a member: trivet head token"
 
-// joinToken returns the token's record, if the request may use it.
-func (r *Records) joinToken(tx *store.Tx, id string, req *JoinRequest) (*trivet.Token, error) {
+// storedToken returns the record of the request's token.
+func (r *Records) storedToken(tx *store.Tx, req *JoinRequest) (*trivet.Token, error) {
+	id, err := auth.ParseToken(req.Token)
+	if err != nil {
+		return nil, err
+	}
 	t, err := r.Tokens.In(tx).Get(id)
 	switch {
 	case errors.Is(err, trivet.ErrNotFound):
@@ -129,6 +128,19 @@ func (r *Records) joinToken(tx *store.Tx, id string, req *JoinRequest) (*trivet.
 	}
 	if err := auth.CheckToken(req.Token, t.Spec.Hash); err != nil {
 		return nil, &trivet.Error{Op: "use join token", Err: err, Hint: hintNewToken}
+	}
+	return t, nil
+}
+
+// joinToken returns the token's record, if the request may use it. That of a machine is made of other records.
+func (r *Records) joinToken(tx *store.Tx, req *JoinRequest) (t *trivet.Token, err error) {
+	if req.machine != nil {
+		t, err = r.tokenOfMachine(tx, req)
+	} else {
+		t, err = r.storedToken(tx, req)
+	}
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case t.Spec.Join == "":

@@ -29,6 +29,8 @@ type JoinRequest struct {
 
 	from     net.Addr // the address that it is sent from; nil: the kernel chooses
 	replaces string   // the head that its token replaces
+	// machine is what its token says of the machine that it was installed on; nil: it is a token of trivet head token.
+	machine *auth.BootToken
 }
 
 // JoinResponse is all that a new head needs to start its member. Only voters get the keys.

@@ -22,6 +22,9 @@ func (s *Server) join(r *http.Request, _ auth.Peer, body []byte) (any, error) {
 		return nil, err
 	}
 	var err error
+	if req.machine, err = s.machineToken(req.Token); err != nil {
+		return nil, err
+	}
 	if req.replaces, err = s.checkToken(r.Context(), &req); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ type Token struct {
 	Role   string
 }
 
-// ParseToken parses what [apitypes.JoinText] wrote.
+// ParseToken parses what [apitypes.JoinText] wrote. The secret of one for a machine is a boot token.
 func ParseToken(text string) (t Token, err error) {
 	t.Role = trivet.RoleVoter
 	text = strings.TrimSpace(text)
@@ -30,7 +30,9 @@ func ParseToken(text string) (t Token, err error) {
 	trust, secret, ok := strings.Cut(text, ".")
 	t.Trust, t.Secret = trust, auth.Secret(secret)
 	if _, invalid := sdk.TLSConfig(trust); ok && invalid == nil && strings.HasPrefix(trust, "sha256:") {
-		t.ID, err = auth.ParseToken(secret)
+		if t.ID, ok = auth.JoinID(secret); !ok {
+			t.ID, err = auth.ParseToken(secret)
+		}
 	}
 	if t.ID == "" || err != nil {
 		problem := "it is not of the form sha256:<pin>.trivet_<id>_<secret>"

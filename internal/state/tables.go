@@ -30,6 +30,7 @@ const (
 	ByEnclosing  = "enclosing" // networks by each subnet that contains theirs; compared
 	ByMember     = "member"    // heads that are not removed, under IsMember; compared
 	ByJoin       = "join"      // heads by the request by which they joined; compared
+	ByHost       = "host"      // heads, also removed ones, by the UID of the machine that they run on; compared
 	ByHead       = "head"      // tokens by the head whose credential they are; compared
 	ByNotifier   = "notifier"  // all notifiers, under IsNotifier; compared
 	BySchedule   = "schedule"  // all schedules of backups, under IsSchedule; compared
@@ -121,6 +122,7 @@ func newTables(s *store.Store) *Tables {
 		Heads: store.NewTable(s,
 			store.Index[trivet.Head]{Name: ByMember, Keys: isMember, Compared: true},
 			store.Index[trivet.Head]{Name: ByJoin, Keys: joinedBy, Compared: true},
+			store.Index[trivet.Head]{Name: ByHost, Keys: hostOf, Compared: true},
 		),
 		Upgrades: store.NewTable(s, store.Index[trivet.Upgrade]{Name: ByBlob, Keys: digestsOf[*trivet.Upgrade]}),
 		Keys:     store.NewTable[trivet.Key](s),
@@ -255,6 +257,13 @@ func joinedBy(h *trivet.Head) []string {
 		return nil
 	}
 	return []string{h.Status.Join}
+}
+
+func hostOf(h *trivet.Head) []string {
+	if h.Status.MachineUID == "" {
+		return nil
+	}
+	return []string{h.Status.MachineUID}
 }
 
 func hasEnded(w *trivet.Workflow) bool { return w.Status.State.Ended() }

@@ -29,7 +29,7 @@ func Continue(former *trivet.Workflow, action string) (done []trivet.Step, err e
 			return nil, refuseStep(former, action, fmt.Sprintf("comes after %s, which is not done; retry that",
 				actions[i].Name))
 		}
-		if actions[i].Use == "seed" {
+		if use := actions[i].Use; use == "seed" || use == "head" { // they have what only this run may use
 			continue
 		}
 		kept := *step

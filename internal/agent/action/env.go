@@ -123,6 +123,8 @@ func (e *Env) do(ctx context.Context, at *Attempt, s actionspec.Spec) error {
 		return e.file(ctx, at, s)
 	case *actionspec.Command:
 		return e.command(ctx, at, s)
+	case *actionspec.Head:
+		return e.head(ctx, at, s)
 	case *actionspec.Seed:
 		return e.seed(ctx, at, s)
 	case *actionspec.Bootloader:
