@@ -14,6 +14,8 @@ type Rendered struct {
 	// Waits is why the provision would wait now: for the state of its machine, or for an address. It is empty also where
 	// only the claim would show that: other provisions may come before.
 	Waits string `json:"waits,omitempty"`
+	// Address is the one of the machine's boot port then, where it is known.
+	Address string `json:"address,omitempty"`
 	// Plan identifies what would be installed on a machine that becomes a head, for spec.head of the provision.
 	Plan string `json:"plan,omitempty"`
 }

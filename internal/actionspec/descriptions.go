@@ -134,14 +134,14 @@ var descriptions = map[string]string{
 		"keys, user data and network of the run, and the URLs for its phone-home. The first boot then needs no head.",
 	"seed.path": "Directory of the seed in the installed system.",
 
-	"head": "Makes the installed system a head, for `trivet head promote`: writes its configuration, with the right to " +
-		"join the cluster once from the address of the machine, and the program of the installer. The right is in no record. The unit " +
-		"that runs the program, and its user, are those of the image or of other actions.",
+	"head": "Makes the installed system a head, for `trivet head promote`: writes its configuration, with the right " +
+		"to join the cluster once from the address of the machine, and the program of the installer. The right is in no " +
+		"record. The unit that runs the program, and its user, are those of the image or of other actions.",
 	"head.path":   "The configuration of `trivet server`.",
 	"head.config": "Settings for it, as YAML: `dhcp: [eno1]`. `join`, `token` and `advertise` are added.",
-	"head.program": "Where the program is written, that of the installer, which the platform has. Empty: it is part of the " +
-		"image.",
-	"head.mode":  "Permissions of the configuration, octal, in quotes. It has a token, so that others must not read it.",
+	"head.program": "Where the program is written: that of the installer, as the platform has it. Empty: it is part " +
+		"of the image.",
+	"head.mode":  "Permissions of the configuration, octal, in quotes. Others must not read it, as it has a token.",
 	"head.owner": "`user:group` of the configuration, by names of the installed system or by numbers.",
 
 	"bootloader":          "Makes the installed system bootable, by its own boot loader's programs.",

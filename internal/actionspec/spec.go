@@ -40,12 +40,12 @@ var constructors = map[string]func() Spec{
 	"head": func() Spec {
 		return &Head{Path: "/etc/trivet/config.yaml", Program: "/usr/bin/trivet", Mode: 0o600, Owner: Owner{"0", "0"}}
 	},
-	"bootloader":   func() Spec { return &Bootloader{Kind: "grub"} },
-	"container":    func() Spec { return &Container{Net: "host", Blame: trivet.FaultConfiguration} },
-	"kexec":        func() Spec { return &Kexec{} },
-	"reboot":       func() Spec { return &Reboot{} },
-	"poweroff":     func() Spec { return &Poweroff{} },
-	"noop":         func() Spec { return &Noop{} },
+	"bootloader": func() Spec { return &Bootloader{Kind: "grub"} },
+	"container":  func() Spec { return &Container{Net: "host", Blame: trivet.FaultConfiguration} },
+	"kexec":      func() Spec { return &Kexec{} },
+	"reboot":     func() Spec { return &Reboot{} },
+	"poweroff":   func() Spec { return &Poweroff{} },
+	"noop":       func() Spec { return &Noop{} },
 }
 
 // Parse returns the arguments of a rendered action, as a pointer to one of this package's structs. Its errors are

@@ -41,7 +41,7 @@ func (h *Handler) render(w http.ResponseWriter, r *http.Request, c *caller) erro
 	if !errors.Is(err, errDryRun) {
 		return rn.mask.hideInError(rn.provision.Spec.Template, err)
 	}
-	out := trivet.Rendered{Waits: rn.preview.Waits}
+	out := trivet.Rendered{Waits: rn.preview.Waits, Address: rn.preview.Address()}
 	if rn.provision.Spec.Head != nil {
 		out.Plan = fleet.HeadPlan(rn.provision, run)
 	}

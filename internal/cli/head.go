@@ -17,12 +17,14 @@ import (
 
 func (a *app) head() *cobra.Command {
 	c := &cobra.Command{
-		Use: "head", Short: "List, add, replace and remove heads",
+		Use: "head", Short: "List, add, replace and remove heads, and make machines heads",
 		Example: "  trivet head token            # then run the printed command on the new head\n" +
 			"  trivet head list\n  trivet head replace head1    # then run the printed command on its successor\n" +
-			"  trivet head remove head1",
+			"  trivet head remove head1\n" +
+			"  trivet head promote m7       # no spare host: a machine becomes a head\n  trivet head demote head3",
 	}
-	c.AddCommand(a.headList(), a.headToken(), a.headReplace(), a.headRemove(), a.headSet())
+	c.AddCommand(a.headList(), a.headToken(), a.headReplace(), a.headRemove(), a.headSet(),
+		a.headPromote(), a.headDemote())
 	return c
 }
 

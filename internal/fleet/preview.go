@@ -13,7 +13,9 @@ import (
 type Preview struct {
 	// Waits is why the provision would wait now: for the state of the machine, or for an address. It is empty also where
 	// only the claim would show that: other provisions may come before.
-	Waits   string
+	Waits string
+	// Network is that of the machine's boot port, once the run was rendered; nil: it is not known.
+	Network *trivet.RunNetwork
 	fleet   *Fleet
 	address *addressing.Proposal
 	refused error // why there is no address
@@ -35,6 +37,9 @@ func (f *Fleet) Preview(p *trivet.Provision) (*Preview, error) {
 	return v, nil
 }
 
+// Address returns the address of the machine's boot port, once the run was rendered; empty: it is not known.
+func (v *Preview) Address() string { return plainAddress(v.Network) }
+
 // Run starts the run as a claim does, whatever the state of the machine, in a transaction that must not be committed.
 func (v *Preview) Run(tx *store.Tx, p *trivet.Provision) (*trivet.Workflow, error) {
 	t, err := v.fleet.load(tx, p.Spec.Machine)
@@ -42,7 +47,7 @@ func (v *Preview) Run(tx *store.Tx, p *trivet.Provision) (*trivet.Workflow, erro
 		return nil, err
 	}
 	t.machine.Status.State = trivet.MachineClaimed
-	if _, _, err := v.fleet.begin(t, p, v.address); err != nil {
+	if _, v.Network, err = v.fleet.begin(t, p, v.address); err != nil {
 		return nil, v.explain(err)
 	}
 	return t.workflow, v.fleet.checkNew(t)

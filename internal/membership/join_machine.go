@@ -12,7 +12,7 @@ import (
 )
 
 // A machine that a provision has made a head (trivet head promote) joins by a boot token, which only the agent of its
-// run has got. The head that is asked verifies the signature; all else that decides is in the records of the machine,
+// run has got. The head that is asked verifies the signature; what else decides is in the records of the machine,
 // its provision and its run: the run has succeeded, the request comes from the address of the machine, and no head has
 // joined by the run before.
 
@@ -30,7 +30,7 @@ func (s *Server) machineToken(text string) (*auth.BootToken, error) {
 
 const hintPromoteAgain = "install the machine again: trivet head promote MACHINE"
 
-// tokenOfMachine returns what the record of the token would be, had it been stored.
+// tokenOfMachine returns what the record of the token would be, if it were stored.
 func (r *Records) tokenOfMachine(tx *store.Tx, req *JoinRequest) (*trivet.Token, error) {
 	m, p, err := r.promoted(tx, req.machine)
 	if err != nil {
