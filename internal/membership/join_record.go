@@ -79,8 +79,10 @@ func (r *Records) Join(ctx context.Context, req *JoinRequest) (head *trivet.Head
 			return err
 		}
 		if t.Spec.Used == req.ID {
-			head, err = r.joined(tx, req)
-			return errors.Join(err, errUnchanged)
+			if head, err = r.joined(tx, req); err == nil {
+				err = errUnchanged
+			}
+			return err
 		}
 		head, err = r.createHead(tx, t, req)
 		return err

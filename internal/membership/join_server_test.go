@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +81,20 @@ func TestRemovedWhileJoining(t *testing.T) {
 	s.members.onAdd = nil
 	if resp, err := next.join(); err != nil || resp.Member != cluster.FormatID(s.members.Peers()[0].ID) {
 		t.Errorf("the next head does not join: %v", err)
+	}
+}
+
+// A head that was removed since gets an answer when it sends its request again.
+func TestRemovedHeadAsksAgain(t *testing.T) {
+	s := newSite(t, 1)
+	j := s.joiner("a")
+	resp, err := j.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.record(resp.Name, trivet.RoleVoter, func(rec *trivet.Head) { rec.Status.State = trivet.HeadRemoved })
+	if _, err := j.join(); !errors.Is(err, trivet.ErrForbidden) || !strings.Contains(err.Error(), "was removed since") {
+		t.Errorf("it gets %v", err)
 	}
 }
 
