@@ -31,6 +31,19 @@ func TestEveryActionIsKnown(t *testing.T) {
 	}
 }
 
+// What the action writes itself is refused in its settings, however it is written.
+func TestHeadConfig(t *testing.T) {
+	for config, bad := range map[string]string{"dhcp: [eno1]": "", "": "", "# token: x": "", "a:\n  token: x": "",
+		"token: x": "token", "dhcp: []\n\"join\" : [x]": "join", "advertise: []": "advertise", "'rejoin': true": "rejoin",
+		"recover: true": "recover"} {
+		a := trivet.Action{Name: "a", Use: "head", With: map[string]any{"config": config}}
+		switch _, err := Parse(a); {
+		case bad == "" && err != nil, bad != "" && (err == nil || !strings.Contains(err.Error(), `has "`+bad+`"`)):
+			t.Errorf("%q: %v", config, err)
+		}
+	}
+}
+
 func TestParse(t *testing.T) {
 	root := Root{Disk: Disk{trivet.DiskHints{Path: "/dev/vda"}}, Partition: 2}
 	rotational := true

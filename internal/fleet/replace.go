@@ -77,7 +77,7 @@ func (f *Fleet) hasSpare(name string, req trivet.ReplaceRequest) error {
 		Hint: "to stop its machine nevertheless, and wait for another one, add --wait"}
 }
 
-// serving reads the machine that serves a provision.
+// serving reads the machine that serves a provision, to stop it. One that is a head is refused.
 func (f *Fleet) serving(tx *store.Tx, p *trivet.Provision) (*transition, error) {
 	t, err := f.lastMachine(tx, p)
 	if err != nil {
@@ -86,7 +86,7 @@ func (f *Fleet) serving(tx *store.Tx, p *trivet.Provision) (*transition, error) 
 	if st := &t.machine.Status; workflow.StateOf(st) != trivet.MachineActive || st.Provision != p.ShortName() {
 		return nil, fmt.Errorf("%w: machine %s does not serve it: it is %s", trivet.ErrConflict, t.machine.Name, st.State)
 	}
-	return t, nil
+	return t, f.checkNoHead(t, "stop")
 }
 
 // canRender refuses to stop a machine whose provision could not be installed again, as its template or an image was
