@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/trivet-project/trivet"
@@ -76,6 +77,9 @@ func (h *Handler) deleteReferrers(tx *store.Tx, old trivet.Record, force bool) (
 // errReferredTo is the error of a deletion that references prevent.
 func errReferredTo(old trivet.Record, by []store.Referrer) error {
 	first := by[0]
+	if i := slices.IndexFunc(by, func(r store.Referrer) bool { return r.From == "Head" }); i >= 0 {
+		first = by[i] // it has to go before all others
+	}
 	head := first.Record.Header()
 	name := strings.ToLower(string(first.From)) + " " + head.ShortName()
 	text := fmt.Sprintf("%s refers to it (%s)", name, first.Field)
@@ -91,6 +95,8 @@ func errReferredTo(old trivet.Record, by []store.Referrer) error {
 	switch {
 	case first.OnDelete == trivet.DeletionForced:
 		hint = "change or delete that first, or leave it without: --force"
+	case first.From == "Head":
+		hint = "first: trivet head demote " + head.Name
 	case info.ReadOnly:
 		hint = "wait until that has ended, or end it"
 	}

@@ -153,7 +153,7 @@ func checkFree(m *trivet.Machine) error {
 		return refuse("see trivet why "+m.Name+", and then: trivet accept "+m.Name, string(m.Status.State))
 	}
 	if m.Spec.Cordoned {
-		return refuse("trivet uncordon "+m.Name, "cordoned")
+		return refuse(fmt.Sprintf(`trivet patch machine %s '{"spec": {"cordoned": false}}'`, m.Name), "cordoned")
 	}
 	return nil
 }
