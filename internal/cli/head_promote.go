@@ -131,7 +131,7 @@ func (a *app) promote(ctx context.Context, cl *client.Client, f *promoteFlags) e
 	return a.awaitHead(ctx, cl, m, f)
 }
 
-// findPromotable returns the machine. One that is at work, or that an operator has put aside, is refused.
+// findPromotable returns the machine. One that is at work, or in quarantine, is refused by checkFree.
 func (a *app) findPromotable(ctx context.Context, cl *client.Client, f *promoteFlags) (*trivet.Machine, error) {
 	if err := checkMachine(ctx, cl, f.machine); err != nil {
 		return nil, err
@@ -279,7 +279,7 @@ func (a *app) awaitHead(ctx context.Context, cl *client.Client, m *trivet.Machin
 	limited, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	fmt.Fprintf(a.Err, "machine %s is installed; it joins\n", m.Name)
-	said := ""
+	shown := ""
 	for e, err := range client.Of[trivet.Head](cl).Watch(limited, client.WatchOptions{}) {
 		if limited.Err() != nil {
 			break
@@ -296,8 +296,8 @@ func (a *app) awaitHead(ctx context.Context, cl *client.Client, m *trivet.Machin
 			return nil
 		}
 		now := fmt.Sprintf("%s is %s: %s", h.Name, h.Status.State, cmp.Or(h.Status.Reason, "it has not started yet"))
-		if now != said {
-			said = now
+		if now != shown {
+			shown = now
 			fmt.Fprintf(a.Err, "  %s\n", printable(now))
 		}
 	}
@@ -308,7 +308,7 @@ func (a *app) awaitHead(ctx context.Context, cl *client.Client, m *trivet.Machin
 	}
 	return &trivet.Error{Op: "promote", Kind: "Machine", Name: m.Name,
 		Err: fmt.Errorf("%w: it has not joined within %s%s", trivet.ErrUnavailable, f.timeout,
-			strings.TrimSuffix("; "+said, "; ")),
+			strings.TrimSuffix("; "+shown, "; ")),
 		Hint: "see journalctl -u trivet on it; to wait again, repeat the command; to install it again, first: " +
 			"trivet release " + m.Name}
 }

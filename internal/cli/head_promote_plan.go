@@ -31,7 +31,7 @@ func (a *app) planPromotion(ctx context.Context, cl *client.Client, m *trivet.Ma
 	if err != nil {
 		return nil, err
 	}
-	plan := &promotePlan{Rendered: rendered, machine: m, Join: invariant.Joining(&status.Facts, p.Spec.Head.RoleOf())}
+	plan := &promotePlan{Rendered: rendered, machine: m, Join: invariant.Adding(&status.Facts, p.Spec.Head.RoleOf())}
 	if m.Status.Provision != "" {
 		project, name := trivet.SplitName(trivet.Resolve("", m.Status.Provision))
 		plan.serves, err = client.Of[trivet.Provision](cl).In(project).Get(ctx, name)

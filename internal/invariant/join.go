@@ -18,8 +18,8 @@ type Join struct {
 	Next string `json:"next,omitempty"`
 }
 
-// Joining returns what it means that a head of a role joins.
-func Joining(f *trivet.StatusFacts, role string) *Join {
+// Adding returns what it means that a head of a role joins.
+func Adding(f *trivet.StatusFacts, role string) *Join {
 	v := votersOf(f)
 	j := &Join{Role: role, Before: Votes{Voters: len(v.all), Respond: len(v.up), Needed: v.majority()}}
 	j.After = j.Before
@@ -32,7 +32,7 @@ func Joining(f *trivet.StatusFacts, role string) *Join {
 	case !f.Quorum:
 		j.Refused, j.Remedy = "there is no quorum: nothing can be changed", "see "+pageRecovery
 	case role == trivet.RoleStandby && slices.ContainsFunc(f.Heads, isStandby):
-		j.Refused, j.Remedy = "there is a standby, and there is one at most", "remove that first: trivet head demote, or remove"
+		j.Refused, j.Remedy = "there is a standby, and there is one at most", "remove that first: trivet head remove"
 	}
 	if j.After.Respond-1 < j.After.Needed {
 		j.Next = "the loss of one voter stops writes; add a head or a witness"

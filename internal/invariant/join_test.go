@@ -8,7 +8,7 @@ import (
 	"github.com/trivet-project/trivet/internal/invariant"
 )
 
-func TestJoining(t *testing.T) {
+func TestAdding(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		change        func(f *trivet.StatusFacts)
@@ -32,7 +32,7 @@ func TestJoining(t *testing.T) {
 		if c.change != nil {
 			c.change(f)
 		}
-		j := invariant.Joining(f, c.role)
+		j := invariant.Adding(f, c.role)
 		if j.After != c.after || (c.refused == "") != (j.Refused == "") || !strings.Contains(j.Refused, c.refused) ||
 			(c.next == "") != (j.Next == "") || !strings.Contains(j.Next, c.next) || (j.Refused != "") != (j.Remedy != "") {
 			t.Errorf("%s: %+v", c.name, j)

@@ -123,8 +123,9 @@ func TestPromote(t *testing.T) {
 	<-m.up
 	stop := l.underLoad()
 	plan := h0.MustTrivet("head", "promote", "m7", "--plan")
-	for _, text := range []string{"machine/m7 is INSTALLED as a head, a voter at 127.9.9.", "provision web1, which it serves",
-		"Votes:   2 of 2 voters respond, and 2 must", "afterwards 3 of 3 voters respond, and 2 must", "Nothing was changed."} {
+	for _, text := range []string{"machine/m7 is INSTALLED as a head, a voter at 127.9.9.",
+		"provision web1, which it serves", "Votes:   2 of 2 voters respond, and 2 must", "afterwards 3 of 3 voters respond, and 2 must",
+		"Nothing was changed."} {
 		if !strings.Contains(plan, text) {
 			t.Errorf("the plan lacks %q:\n%s", text, plan)
 		}
