@@ -11,15 +11,16 @@ import (
 // A run continues a former one only after what that one has done.
 func TestContinue(t *testing.T) {
 	former := &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "w-1"}, Spec: trivet.WorkflowSpec{
-		Actions: []trivet.Action{{Name: "wipe", Use: "wipe"}, {Name: "seed", Use: "seed"},
+		Actions: []trivet.Action{{Name: "wipe", Use: "wipe"}, {Name: "seed", Use: "seed"}, {Name: "head", Use: "head"},
 			{Name: "image", Use: "image"}, {Name: "reboot", Use: "reboot"}}},
 		Status: trivet.WorkflowStatus{State: trivet.WorkflowFailed, Steps: []trivet.Step{
 			{Name: "wipe", State: trivet.StepDone}, {Name: "seed", State: trivet.StepDone},
+			{Name: "head", State: trivet.StepDone},
 			{Name: "image", State: trivet.StepFailed}, {Name: "reboot"}, {Name: trivet.StepFirstBoot}}}}
 	for action, want := range map[string]string{
 		"wipe": "", "seed": "wipe", "image": "wipe",
 		"reboot": "comes after image, which is not done",
-		"nope":   "is not one of its actions, which are wipe, seed, image, reboot",
+		"nope":   "is not one of its actions, which are wipe, seed, head, image, reboot",
 		"dhcp":   "is not one of its actions",
 	} {
 		done, err := workflow.Continue(former, action)
