@@ -32,7 +32,7 @@ var kindColumns = map[trivet.Kind]columns{
 			joined(pauseText(p.Status.Paused), p.Status.Reason)}
 	}, "STATE", "MACHINE", "TEMPLATE", "WORKFLOW", "REASON"),
 	"Workflow": columnsOf(func(w *trivet.Workflow) []string {
-		return []string{string(w.Status.State), w.Spec.Machine, currentStep(w), stepsDone(w),
+		return []string{runState(w), w.Spec.Machine, currentStep(w), stepsDone(w),
 			etaCell(w), failureText(w.Status.Failure)}
 	}, "STATE", "MACHINE", "STEP", "DONE", "ETA", "FAILURE"),
 	"Image": columnsOf(func(i *trivet.Image) []string {
@@ -138,6 +138,14 @@ func firstMAC(m *trivet.Machine) string {
 		return ""
 	}
 	return m.Spec.NICs[0].MAC
+}
+
+// runState is the state of a run, also that it is frozen.
+func runState(w *trivet.Workflow) string {
+	if w.Status.Frozen {
+		return string(w.Status.State) + ", frozen"
+	}
+	return string(w.Status.State)
 }
 
 func currentStep(w *trivet.Workflow) string {

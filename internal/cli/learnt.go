@@ -98,7 +98,7 @@ func usualText(t *trivet.StepTime) string {
 
 // etaOf returns how long a run still takes by the local clock; nil where that is not known. w may be nil.
 func etaOf(w *trivet.Workflow) *learnt.ETA {
-	if w == nil {
+	if w == nil || w.Status.Frozen {
 		return nil
 	}
 	eta, ok := learnt.Remaining(w, time.Now())

@@ -13,9 +13,10 @@ func (a *app) accept() *cobra.Command {
 		Short: "Make machines available, or end their quarantine",
 		Long: "Make machines available, or end their quarantine.\n\n" +
 			"A discovered machine becomes available: what is on its disks may be overwritten. So does a releasing\n" +
-			"one, whose former system may still run: a run that releases it is cancelled. A quarantined machine\n" +
-			"returns to its former state. Of an available machine whose disks hold data that is kept, the data may\n" +
-			"be overwritten from then on.\n\n" +
+			"one, whose former system may still run: a run that releases it is cancelled. So does an unverified one,\n" +
+			"of which a recovery of the cluster does not know what runs on it. A quarantined machine returns to its\n" +
+			"former state. Of an available machine whose disks hold data that is kept, the data may be overwritten\n" +
+			"from then on.\n\n" +
 			"Its reputation stays: provisions prefer machines that failed less often. --forget resets it.",
 		Example: "  trivet accept m-525400123456\n" +
 			"  trivet accept m1 --forget    # after a repair",

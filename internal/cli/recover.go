@@ -175,6 +175,7 @@ func (a *app) showRecovered(p *recovery.Plan) {
 			p.BlobsMissing, p.Blobs)
 	}
 	fmt.Fprintf(a.Out, "start it: %s\n", startCommand(p))
+	fmt.Fprintln(a.Out, "          with the other flags that heads of this site have, such as --dhcp or --config")
 	if p.FrozenCount > 0 {
 		fmt.Fprintf(a.Out, "then decide about %s: trivet recover list\n", counted(p.FrozenCount, "provision"))
 	}

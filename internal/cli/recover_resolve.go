@@ -27,6 +27,7 @@ type afterRecovery struct {
 	Recovered  *trivet.Recovered `json:"recovered"`
 	Frozen     []frozenProvision `json:"frozen"`
 	Unverified []string          `json:"unverified"` // machines
+	kept       []string          // those of them that are in quarantine
 }
 
 func (a *app) recoverList() *cobra.Command {
@@ -82,6 +83,9 @@ func recoveryLeft(ctx context.Context, cl *client.Client) (left afterRecovery, e
 		if m.Status.State == trivet.MachineUnverified || m.Status.Former == trivet.MachineUnverified {
 			left.Unverified = append(left.Unverified, m.Name)
 		}
+		if m.Status.Former == trivet.MachineUnverified {
+			left.kept = append(left.kept, m.Name)
+		}
 	}
 	return left, err
 }
@@ -109,15 +113,50 @@ func (a *app) showLeft(left afterRecovery) error {
 		if err := align(a.Out, rows); err != nil {
 			return err
 		}
-		fmt.Fprintln(a.Out, "decide: trivet recover resolve PROVISION --continue or --cancel")
+		a.writeDecisions(left.Frozen)
 	}
-	if len(left.Unverified) > 0 {
-		fmt.Fprintf(a.Out, "unverified: %s: %s\n", counted(len(left.Unverified), "machine"), listed(left.Unverified))
-	}
-	if len(left.Frozen)+len(left.Unverified) == 0 {
+	a.writeUnverified(left)
+	if len(left.Frozen)+len(left.Unverified) == len(left.kept) {
 		fmt.Fprintln(a.Out, "nothing is left to decide")
 	}
 	return nil
+}
+
+// maxDecisions bounds the commands that are written of those to decide.
+const maxDecisions = 20
+
+// writeDecisions writes how to decide about provisions, each by a command that can be run as it is.
+func (a *app) writeDecisions(frozen []frozenProvision) {
+	fmt.Fprintln(a.Out, "decide about each, by --continue or --cancel:")
+	for i, f := range frozen {
+		if i == maxDecisions {
+			fmt.Fprintf(a.Out, "  the same for %d more\n", len(frozen)-i)
+			break
+		}
+		fmt.Fprintf(a.Out, "  trivet recover resolve %s --continue\n",
+			trivet.ShortName(trivet.FullName(f.Project, f.Provision)))
+	}
+	fmt.Fprintln(a.Out, "--continue goes on after the last action that was recorded: the machine boots the installer, and "+
+		"what was\ninstalled on it since is overwritten. --cancel leaves the machine as it is, unverified.")
+}
+
+// writeUnverified writes which machines are unverified, and what to do.
+func (a *app) writeUnverified(left afterRecovery) {
+	var open []string
+	for _, name := range left.Unverified {
+		if !slices.Contains(left.kept, name) {
+			open = append(open, name)
+		}
+	}
+	if len(open) > 0 {
+		fmt.Fprintf(a.Out, "unverified: %s: %s\n", counted(len(open), "machine"), listed(open))
+		fmt.Fprintf(a.Out, "to use one again, where nothing runs that is needed: trivet accept %[1]s\n"+
+			"to keep what runs on one: trivet quarantine %[1]s --reason 'installed before the recovery'\n", open[0])
+	}
+	if len(left.kept) > 0 {
+		fmt.Fprintf(a.Out, "unverified, and kept in quarantine: %s: %s\n", counted(len(left.kept), "machine"),
+			listed(left.kept))
+	}
 }
 
 func dash(text string) string {

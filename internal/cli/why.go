@@ -186,11 +186,15 @@ func (a *app) showWhy(e explanation) error {
 
 // printWorkflow prints the failure and the steps of a workflow.
 func (a *app) printWorkflow(w *trivet.Workflow) error {
-	of := "of template " + w.Spec.Template
+	of, state := "of template "+w.Spec.Template, string(w.Status.State)
 	if w.Spec.Release != "" {
 		of = "releases the machine, " + string(w.Spec.Release)
 	}
-	fmt.Fprintf(a.Out, "Workflow %s %s: %s", w.ShortName(), of, w.Status.State)
+	if w.Status.Frozen {
+		state += ", and frozen: the cluster was recovered from older records, and nothing is done for it until an operator " +
+			"decides: trivet recover list"
+	}
+	fmt.Fprintf(a.Out, "Workflow %s %s: %s", w.ShortName(), of, state)
 	if w.Status.Resets > 0 {
 		fmt.Fprintf(a.Out, "; its agent was lost %s", times(w.Status.Resets))
 	}

@@ -45,8 +45,8 @@ func quorum(f *trivet.StatusFacts, r *result) {
 	switch {
 	case f.Quorum:
 	case len(v.up) < v.majority():
-		r.broken(fmt.Sprintf("start %s; where they are lost for good: %s, \"the quorum is lost\"", names(v.down),
-			pageRecovery), "no quorum: %d of %d voters respond, and %d must; nothing can be written", len(v.up), len(v.all),
+		r.broken(fmt.Sprintf("start %s; where they are lost for good: trivet recover --from-survivor on a full head that "+
+			"is left (%s)", names(v.down), pageRecovery), "no quorum: %d of %d voters respond, and %d must; nothing can be written", len(v.up), len(v.all),
 			v.majority())
 	default:
 		r.broken("wait for some seconds; then look into the logs of the heads, and at their links and clocks",
@@ -65,8 +65,7 @@ func heads(f *trivet.StatusFacts, r *result) {
 		h := &f.Heads[i]
 		switch {
 		case h.Down:
-			r.broken(fmt.Sprintf("start it; where it is lost: trivet head replace %s (%s)", h.Name, pageHeads),
-				"%s %s%s", h.Name, "does not respond", lastHeard(h))
+			r.broken(replaceLost(f, h), "%s %s%s", h.Name, "does not respond", lastHeard(h))
 			if h.Problem != "" {
 				r.note("%s: %s", h.Name, h.Problem)
 			}
@@ -84,6 +83,14 @@ func heads(f *trivet.StatusFacts, r *result) {
 		}
 	}
 	r.holds("%s %s", count(len(f.Heads), "head"), has(len(f.Heads), "responds", "respond"))
+}
+
+// replaceLost is what to do about a head that does not respond. Without a quorum none can be replaced.
+func replaceLost(f *trivet.StatusFacts, h *trivet.HeadFacts) string {
+	if !f.Quorum {
+		return "start it; where it is lost: see the invariant quorum"
+	}
+	return fmt.Sprintf("start it; where it is lost: trivet head replace %s (%s)", h.Name, pageHeads)
 }
 
 func lastHeard(h *trivet.HeadFacts) string {

@@ -101,8 +101,9 @@ func TestInvariants(t *testing.T) {
 			lose(f, "head2")
 			f.Heads[0].Own.Quorum = false
 		}, []string{
-			"broken quorum: no quorum: 1 of 3 voters respond, and 2 must | start head1, head2; where they are lost for good",
-			"broken heads: head1 does not respond | trivet head replace",
+			"broken quorum: no quorum: 1 of 3 voters respond, and 2 must | start head1, head2; where they are lost for good: " +
+				"trivet recover --from-survivor on a full head that is left (docs/recovery.md)",
+			"broken heads: head1 does not respond | start it; where it is lost: see the invariant quorum",
 			"warning spare: there is none | quorum"}},
 		{"no leader", func(f *trivet.StatusFacts) { f.Quorum = false }, []string{
 			"broken quorum: head0 is connected to no leader, although 3 of 3 voters respond | logs",
