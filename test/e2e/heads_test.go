@@ -1,9 +1,15 @@
 package e2e_test
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +18,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/lab/vm"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // A machine is installed by three heads, without an operator, although at each stage the head that serves it at that
@@ -41,27 +48,144 @@ type cluster struct {
 
 const switchAddress = "10.77.0.250"
 
-// newCluster starts up to three heads.
+// newCluster starts heads.
 func newCluster(t *testing.T, name string, heads int) *cluster {
 	t.Helper()
 	c := &cluster{site: newRack(t, name, switchAddress), byMAC: map[string]*head{}}
-	for i, data := range []string{"data", "data1", "data2"}[:heads] {
-		address, port := fmt.Sprintf("10.77.0.%d", i+1), fmt.Sprintf("head%d", i)
-		host := c.network(fmt.Sprintf("%s-%d", name, i), address)
-		c.connect(port, c.net, host, "")
-		h := c.newHead(data, address, host, "--dhcp", "lab0")
+	for i := range heads {
+		h := c.plugInHead()
 		c.heads = append(c.heads, h)
-		c.byMAC[string(macOf(t, host))] = h
 		if i == 0 {
 			c.head = h
 			c.startFirst()
 			continue
 		}
 		h.mustStart(c.joining()...)
-		c.awaitMember(port)
+		c.awaitMember(c.port(h))
 	}
 	c.trivet("context", "--refresh")
+	c.keepCredential()
 	return c
+}
+
+// keepCredential gives the operator a credential of its own: that of the first head is lost with it, and revoked when it
+// is replaced.
+func (c *cluster) keepCredential() {
+	c.Helper()
+	file := testhead.AdminFile(c.path("data"))
+	admin, err := testhead.Admin(file)
+	text, errText := os.ReadFile(file)
+	token, errToken := c.output("token", "issue", "admin")
+	if err := errors.Join(err, errText, errToken); err != nil {
+		c.Fatal(err)
+	}
+	text = bytes.ReplaceAll(text, []byte(admin.Token), []byte(strings.TrimSpace(token)))
+	c.admin = c.path("operator.yaml")
+	if err := os.WriteFile(c.admin, text, 0o600); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// plugInHead connects another host to the switch, for a head that has not started yet.
+func (c *cluster) plugInHead() *head {
+	c.Helper()
+	i := len(c.byMAC)
+	address, data := fmt.Sprintf("10.77.0.%d", i+1), "data"
+	if i > 0 {
+		data = fmt.Sprintf("data%d", i)
+	}
+	host := c.network(fmt.Sprintf("%s-%d", c.net.Name(), i), address)
+	c.connect(fmt.Sprintf("head%d", i), c.net, host, "")
+	h := c.newHead(data, address, host, "--dhcp", "lab0")
+	c.byMAC[string(macOf(c.T, host))] = h
+	return h
+}
+
+// add lets another head join, by the command that is printed for that.
+func (c *cluster) add() {
+	c.Helper()
+	h := c.plugInHead()
+	if err := c.join(h, "head", "token"); err != nil {
+		c.Fatal(err)
+	}
+	c.heads = append(c.heads, h)
+}
+
+var (
+	joinCommand = regexp.MustCompile(`(?m)^  trivet server (--join \S+ --token) TOKEN$`)
+	joinToken   = regexp.MustCompile(`(?m)^sha256:\S+\.trivet_\S+$`)
+)
+
+// join starts a head by the command that an operator command prints for it.
+func (c *cluster) join(h *head, args ...string) error {
+	out, err := c.try(args...)
+	if err != nil {
+		return err
+	}
+	flags := joinCommand.FindStringSubmatch(out)
+	if flags == nil {
+		return fmt.Errorf("trivet %v has not printed how a head joins:\n%s", args, out)
+	}
+	return h.start(append(strings.Fields(flags[1]), joinToken.FindString(out))...)
+}
+
+// lose loses heads for good: by kill -9, with their disks.
+func (c *cluster) lose(heads ...*head) (err error) {
+	for _, h := range heads {
+		h.kill()
+	}
+	for _, h := range heads {
+		err = errors.Join(err, os.RemoveAll(c.path(h.name)))
+		c.heads = slices.DeleteFunc(c.heads, func(o *head) bool { return o == h })
+	}
+	return err
+}
+
+// backUp makes a backup, and proves it. The first one needs the recovery key.
+func (c *cluster) backUp(flags ...string) {
+	c.Helper()
+	key, dir := c.path("recovery.key"), c.path("backups")
+	if _, err := os.Stat(key); err != nil {
+		text, err := c.output("backup", "key", "--yes")
+		if err := errors.Join(err, os.WriteFile(key, []byte(text), 0o600)); err != nil {
+			c.Fatal(err)
+		}
+	}
+	var made struct{ Name string }
+	out, err := c.output(append([]string{"backup", "create", "--to", dir, "-o", "json"}, flags...)...)
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &made)
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.trivet("backup", "verify", filepath.Join(dir, made.Name), "--key", key)
+}
+
+// mustHaveStatus waits until the exit status of trivet status is this one, and its output has these texts.
+func (c *cluster) mustHaveStatus(status int, texts ...string) {
+	c.Helper()
+	var out string
+	c.Cleanup(func() {
+		if c.Failed() {
+			c.Logf("trivet status printed last:\n%s", out)
+		}
+	})
+	c.waitFor(fmt.Sprintf("trivet status exits with %d, and prints %q", status, texts), 2*time.Minute, func() bool {
+		var err error
+		out, err = c.try("status")
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() != status || (err == nil) != (status == 0) {
+			return false
+		}
+		return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(out, text) })
+	})
+}
+
+// mustBeWell waits until all invariants hold.
+func (c *cluster) mustBeWell() {
+	c.Helper()
+	c.mustHaveStatus(0)
 }
 
 // joining are the flags of a head that joins, with a token of its own.
@@ -74,10 +198,12 @@ func (c *cluster) joining() []string {
 // awaitMember waits until a new head is a member.
 func (c *cluster) awaitMember(name string) {
 	c.Helper()
-	c.waitFor(name+" is a member", time.Minute, func() bool {
-		out, err := c.output("get", "heads", name, "-o", "json")
-		return err == nil && strings.Contains(out, `"member"`)
-	})
+	c.waitFor(name+" is a member", time.Minute, func() bool { return c.isMember(name) })
+}
+
+func (c *cluster) isMember(name string) bool {
+	out, err := c.output("get", "heads", name, "-o", "json")
+	return err == nil && strings.Contains(out, `"member"`)
 }
 
 // macOf returns the MAC of a host.
@@ -96,8 +222,11 @@ func macOf(t *testing.T, n *vm.Network) (mac net.HardwareAddr) {
 	return mac
 }
 
-// port is the head's on the switch, and its name.
-func (c *cluster) port(h *head) string { return fmt.Sprintf("head%d", slices.Index(c.heads, h)) }
+// port is the head's on the switch, and its name until a recovery.
+func (c *cluster) port(h *head) string {
+	i, _ := strings.CutPrefix(h.name, "data")
+	return "head" + cmp.Or(i, "0")
+}
 
 // whole waits until all heads accept writes.
 func (c *cluster) whole() (err error) {

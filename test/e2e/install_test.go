@@ -28,11 +28,20 @@ users:
 func (b *box) provision() (done <-chan error) {
 	b.s.Helper()
 	b.s.writeUserData()
+	return b.try(b.request()...)
+}
+
+// request is the command that requests the installation of the machine.
+func (b *box) request() []string {
+	return []string{"provision", b.name, "--template", "debian", "--machine", b.name, "--hostname", "host-" + b.name,
+		"--user-data", b.s.path("user-data"), "--ssh-key", b.s.path("key.pub")}
+}
+
+// try begins an operator command, and returns its end.
+func (b *box) try(args ...string) (done <-chan error) {
 	end := make(chan error, 1)
 	go func() {
-		_, err := b.s.try("provision", b.name, "--template", "debian", "--machine", b.name, "--hostname",
-			"host-"+b.name,
-			"--user-data", b.s.path("user-data"), "--ssh-key", b.s.path("key.pub"))
+		_, err := b.s.try(args...)
 		end <- err
 	}()
 	return end
@@ -82,13 +91,20 @@ func (b *box) mustComeUp(done <-chan error) {
 // login inspects the installed system as one of its users: name, host name, address, root file system.
 func (b *box) login(user, address string) []string {
 	b.s.Helper()
+	return strings.Fields(b.run(user, address,
+		"id -un; hostname; ip -4 -o addr show scope global | awk '{print $4}'; findmnt -no SOURCE /"))
+}
+
+// run runs a command in the installed system as one of its users.
+func (b *box) run(user, address, command string) string {
+	b.s.Helper()
 	out, err := b.s.command("ssh", "-i", b.s.path("key"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
 		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=60", user+"@"+address,
-		"id -un; hostname; ip -4 -o addr show scope global | awk '{print $4}'; findmnt -no SOURCE /").CombinedOutput()
+		command).CombinedOutput()
 	if err != nil {
 		b.s.Errorf("ssh %s@%s: %v: %s", user, address, err, out)
 	}
-	return strings.Fields(string(out))
+	return string(out)
 }
 
 // mustPrint waits for text on the console.

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ type site struct {
 	binary    string
 	head      *head  // the first
 	endpoints string // the heads that operator commands use; empty: those of the credential
+	admin     string // file of the operator's credential; empty: that of the first head
 }
 
 // headAddress is the head's on the machines' network.
@@ -122,7 +124,7 @@ func (s *site) call(ctx context.Context, args ...string) (testhead.Result, error
 	if s.endpoints != "" {
 		cmd.Env = append(os.Environ(), "TRIVET_ENDPOINTS="+s.endpoints)
 	}
-	return testhead.CLI(ctx, cmd, s.path("data/admin.yaml"))
+	return testhead.CLI(ctx, cmd, cmp.Or(s.admin, testhead.AdminFile(s.path("data"))))
 }
 
 func (s *site) trivet(args ...string) string {

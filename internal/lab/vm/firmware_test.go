@@ -1,6 +1,7 @@
 package vm_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,8 +83,14 @@ func TestFirmware(t *testing.T) {
 			rack.Script(local...) // the installer OS reboots
 			rack.Expect(m, `Welcome to GRUB!`)
 			check("reboot to disk", tc.local)
-			if err := m.Reset(t.Context()); err != nil {
+			_, before, errBefore := m.Starts(t.Context())
+			errReset := m.Reset(t.Context())
+			ons, resets, err := m.Starts(t.Context())
+			if err := errors.Join(errBefore, errReset, err); err != nil {
 				t.Fatal(err)
+			}
+			if before == 0 || resets != before+1 || ons != 1 {
+				t.Errorf("%d resets after the reboot, then %d after power-on %d; want one more", before, resets, ons)
 			}
 			rack.Expect(m, `Welcome to GRUB!| login: `) // what it has fetched shows that it began again
 			check("reset to disk", tc.local)
@@ -94,6 +101,9 @@ func TestFirmware(t *testing.T) {
 			}
 			rack.Expect(m, `AGENT `)
 			check("power cycle to agent", tc.install)
+			if ons, resets, err := m.Starts(t.Context()); ons != 2 || resets != 0 || err != nil {
+				t.Errorf("power-on %d, %d resets, %v; want the second one, and none", ons, resets, err)
+			}
 		})
 	}
 }

@@ -57,6 +57,7 @@ type Machine struct {
 	proc *process // guarded by mu, as all below; nil, or ended: it is off
 	mon  *qmp
 	boot []BootDevice
+	ons  int // how often it was powered on
 }
 
 // NewMachine connects a machine and creates its disks and NVRAM. At each boot it tries the network first, then its
@@ -178,6 +179,7 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 	}
 	m.powerOff()
 	m.proc, m.mon = proc, mon
+	m.ons++
 	return nil
 }
 
@@ -199,6 +201,19 @@ func (m *Machine) powerOff() {
 
 // Reset restarts a running machine immediately, as its reset button does.
 func (m *Machine) Reset(ctx context.Context) error { return m.command(ctx, "reset", "system_reset") }
+
+// Starts returns how often the machine, which is on, was powered on, and how often it was reset since then: by its
+// button, by its system or by its firmware.
+func (m *Machine) Starts(ctx context.Context) (ons, resets int, err error) {
+	m.mu.Lock()
+	mon, on, ons := m.mon, m.running(), m.ons
+	m.mu.Unlock()
+	if !on {
+		return ons, 0, fmt.Errorf("starts of %s: %w", m.Name, errOff)
+	}
+	resets, err = mon.countResets(ctx)
+	return ons, resets, err
+}
 
 // Pause stops the machine with its clocks until Resume, so that none of its timeouts expires.
 func (m *Machine) Pause(ctx context.Context) error { return m.command(ctx, "pause", "stop") }

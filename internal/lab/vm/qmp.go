@@ -13,11 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// qmp is a client of QEMU's monitor (docs/interop/qmp-spec of QEMU). It sends one command at a time and ignores events.
+// qmp is a client of QEMU's monitor (docs/interop/qmp-spec of QEMU). It sends one command at a time, and of the events
+// it only counts resets.
 type qmp struct {
-	mu    sync.Mutex
-	conn  net.Conn // guarded by mu, as all below
-	lines *bufio.Scanner
+	mu     sync.Mutex
+	conn   net.Conn // guarded by mu, as all below
+	lines  *bufio.Scanner
+	resets int // until the last command
 }
 
 // qmpPair creates the two ends of a monitor: a client, and a file for QEMU to inherit.
@@ -42,6 +44,7 @@ func qmpPair() (*qmp, *os.File, error) {
 func (q *qmp) negotiate(ctx context.Context) error { return q.run(ctx, "qmp_capabilities", nil, nil) }
 
 type qmpReply struct {
+	Event  string          `json:"event"`
 	Return json.RawMessage `json:"return"`
 	Error  *struct {
 		Class string `json:"class"`
@@ -74,9 +77,19 @@ func (q *qmp) run(ctx context.Context, command string, args, result any) error {
 			return json.Unmarshal(reply.Return, result)
 		case reply.Return != nil:
 			return nil
-		} // otherwise the banner, or an event
+		case reply.Event == "RESET":
+			q.resets++
+		} // otherwise the banner, or another event
 	}
 	return fmt.Errorf("monitor: %s: no response: %w", command, errOff)
+}
+
+// countResets returns how often the machine was reset: by its monitor, by itself or by its firmware.
+func (q *qmp) countResets(ctx context.Context) (int, error) {
+	err := q.run(ctx, "query-status", nil, nil) // QEMU sends the events of before first
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.resets, err
 }
 
 func (q *qmp) close() { _ = q.conn.Close() }
