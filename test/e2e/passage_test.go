@@ -2,8 +2,10 @@ package e2e_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/lab/vm"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // passage is a machine's way from power-on to its own system, and the points on it where a head is lost. The machine
@@ -20,6 +23,7 @@ type passage struct {
 	*cluster
 	cable   *cable
 	box     *box
+	spare   *head          // that replaces one which is lost for good
 	returns sync.WaitGroup // of the head that was lost last
 
 	// The following fields are used in observe only, one frame after the other.
@@ -48,6 +52,7 @@ type transit struct {
 func newPassage(c *cluster) *passage {
 	c.Helper()
 	p := &passage{cluster: c, fetches: map[*head]*transit{}}
+	p.spare = c.plugInHead()
 	const kernel, image, phoneHome = "GET /boot/kernel/", "GET /blob/", "POST /phone-home/"
 	p.points = []point{
 		{"between OFFER and REQUEST", trivet.StepScript, p.offers, p.kill, p.acknowledges},
@@ -55,7 +60,7 @@ func newPassage(c *cluster) *passage {
 		{"during the kernel's fetch", trivet.StepKernel, p.sends(kernel, 1<<20), p.kill, p.asked(kernel)},
 		{"during the kernel's fetch, by a cut cable", trivet.StepKernel, p.sends(kernel, 1<<20), p.cut,
 			p.asked(kernel)},
-		{"during the image's write", "image", p.sends(image, 16<<20), p.kill, p.asked(image)},
+		{"during the image's write, with its disk", "image", p.sends(image, 16<<20), p.destroy, p.asked(image)},
 		{"after the last reboot, before phone-home", trivet.StepFirstBoot, p.asked(phoneHome), p.kill,
 			p.asked(phoneHome)},
 	}
@@ -107,6 +112,25 @@ func (p *passage) loseHead(at point, h *head) {
 	if err := errors.Join(err, errLose, p.box.Resume(p.Context())); err != nil {
 		p.Errorf("%s: %v", at.what, err)
 	}
+}
+
+// destroy loses a head for good; undo replaces it by the spare.
+func (p *passage) destroy(h *head) (undo func() error, err error) {
+	err = p.lose(h)
+	p.heads = append(p.heads, p.spare)
+	return func() error {
+		if err := p.join(p.spare, "head", "replace", p.port(h)); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(p.Context(), testhead.Timeout)
+		defer cancel()
+		return testhead.Eventually(ctx, func() error {
+			if !p.isMember(p.port(p.spare)) {
+				return fmt.Errorf("%s is no member", p.port(p.spare))
+			}
+			return nil
+		})
+	}, err
 }
 
 // mustBeAt checks the current step of the run, once former reports have been written.
