@@ -64,7 +64,7 @@ func (a *app) demote(ctx context.Context, cl *client.Client, name string, f *dem
 		fmt.Fprintf(a.Out, "head/%s is already removed\n", name)
 		return nil
 	}
-	planned, err := a.planOrConfirm("demote", f.plan, f.yes,
+	planned, err := a.planOrConfirm(ctx, "demote", f.plan, f.yes,
 		func() (string, error) { return demoteText(ctx, cl, h, m, f) })
 	if planned || err != nil {
 		return err

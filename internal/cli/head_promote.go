@@ -234,7 +234,7 @@ func (a *app) beginPromotion(ctx context.Context, cl *client.Client, m *trivet.M
 	if err != nil {
 		return false, err
 	}
-	if planned, err := a.decide(plan, f); planned || err != nil {
+	if planned, err := a.decide(ctx, plan, f); planned || err != nil {
 		return planned, err
 	}
 	p.Spec.Head.Plan = plan.Plan
@@ -259,13 +259,13 @@ func (a *app) beginPromotion(ctx context.Context, cl *client.Client, m *trivet.M
 }
 
 // decide shows the plan where only that is wanted, refuses what is not possible, and asks.
-func (a *app) decide(plan *promotePlan, f *promoteFlags) (planned bool, err error) {
+func (a *app) decide(ctx context.Context, plan *promotePlan, f *promoteFlags) (planned bool, err error) {
 	if plan.Join.Refused != "" {
 		fmt.Fprint(a.Err, plan.text())
 		return false, &trivet.Error{Op: "promote", Kind: "Machine", Name: f.machine, Hint: plan.Join.Remedy,
 			Err: fmt.Errorf("%w: %s", trivet.ErrConflict, plan.Join.Refused)}
 	}
-	return a.planOrConfirm("promote", f.plan, f.yes, func() (string, error) {
+	return a.planOrConfirm(ctx, "promote", f.plan, f.yes, func() (string, error) {
 		text := plan.text()
 		if f.plan {
 			text += "Nothing was changed.\n"
