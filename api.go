@@ -62,7 +62,13 @@ type List struct {
 
 // BootCA is the certificate authority of the boot servers of all heads.
 type BootCA struct {
-	Certificate string `json:"certificate"` // in PEM
+	// Certificate is the one to enrol, in PEM: while it is replaced, the new one.
+	Certificate string `json:"certificate"`
+	// Former are those that it replaces, in PEM: the one that signs until the new one does, and former ones.
+	Former string `json:"former,omitempty"`
+	// Links are the certificates by which former ones signed their successors, in PEM, which heads send. For iPXE, which
+	// has to trust one of the certificates that are sent.
+	Links string `json:"links,omitempty"`
 }
 
 // CA is the certificate authorities of the heads: one, or two while it is replaced.

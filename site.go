@@ -197,6 +197,8 @@ type HeadStatus struct {
 	SealKeys []string `json:"sealKeys,omitempty"`
 	// BootKeys are the IDs of the keys of boot tokens that it holds, likewise.
 	BootKeys []string `json:"bootKeys,omitempty"`
+	// BootCAs are the pins of the boot CAs whose keys it holds. The first signs the certificate of its boot server.
+	BootCAs []string `json:"bootCAs,omitempty"`
 	// StoredCAs are the pins of the CAs that it has on its disk. The first signs from its next start on.
 	StoredCAs []string `json:"storedCAs,omitempty"`
 	// CAs are the pins of the CAs that it uses since its last start. The first has signed its certificate.
@@ -221,13 +223,15 @@ func (s *HeadStatus) Keys(name string) []string {
 		return s.SealKeys
 	case BootKey:
 		return s.BootKeys
+	case BootCAKey:
+		return s.BootCAs
 	case CAKey:
 		return s.StoredCAs
 	}
 	return nil
 }
 
-// SetKeys sets what Keys returns, of a ring of keys.
+// SetKeys sets what Keys returns, of a ring of keys or the boot CAs.
 func (s *HeadStatus) SetKeys(name string, ids []string) {
 	switch name {
 	case StoreKey:
@@ -236,6 +240,8 @@ func (s *HeadStatus) SetKeys(name string, ids []string) {
 		s.SealKeys = ids
 	case BootKey:
 		s.BootKeys = ids
+	case BootCAKey:
+		s.BootCAs = ids
 	}
 }
 

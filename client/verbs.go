@@ -226,6 +226,14 @@ func (c *Client) RotateKey(ctx context.Context, name string, req trivet.RotateRe
 	return key, err
 }
 
+// DropFormerBootCAs makes heads send no certificates of former boot CAs any more, and returns the record of the key.
+func (c *Client) DropFormerBootCAs(ctx context.Context) (*trivet.Key, error) {
+	key := new(trivet.Key)
+	path := "/v1/keys/" + trivet.BootCAKey + "/drop-former"
+	_, err := c.json(ctx, call{method: http.MethodPost, path: path}, key)
+	return key, err
+}
+
 // Upgrade requests that the program of all heads is replaced, one after the other, and returns the record, which shows
 // the progress. Its programs were uploaded before: see [Client.PutBlob].
 func (c *Client) Upgrade(ctx context.Context, spec trivet.UpgradeSpec) (*trivet.Upgrade, error) {

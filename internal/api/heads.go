@@ -31,7 +31,7 @@ func (h *Handler) headRoutes() {
 		summary: "The CA of the boot servers, for the firmware of machines",
 		out:     reflect.TypeFor[trivet.BootCA](),
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
-			return respond(w, http.StatusOK, trivet.BootCA{Certificate: string(h.Keys.BootCA.PEM())})
+			return respond(w, http.StatusOK, h.bootCA())
 		}})
 	h.add(route{method: "GET", path: "/v1/ca", verb: auth.Read, kind: "Head",
 		summary: "The CAs of the heads, for programs that verify them by certificate and not by pin",
@@ -49,6 +49,16 @@ func (h *Handler) headRoutes() {
 	h.add(route{method: "PUT", path: "/v1/heads/{name}/settings", verb: auth.Write, kind: "Head",
 		summary: "Set the BMC of a head's host, and when the head takes over from the other one",
 		in:      reflect.TypeFor[trivet.HeadSettings](), out: reflect.TypeFor[trivet.Head](), serve: h.setHead})
+}
+
+// bootCA returns the boot CA to enrol, which is the next one as soon as the record names it.
+func (h *Handler) bootCA() trivet.BootCA {
+	pin := ""
+	if k, err := h.Heads.Keys.Get(trivet.BootCAKey); err == nil {
+		pin = cmp.Or(k.Status.Next, k.Status.Active)
+	}
+	wanted, former, links := h.Keys.ExportBootCAs(pin)
+	return trivet.BootCA{Certificate: string(wanted), Former: string(former), Links: string(links)}
 }
 
 func (h *Handler) setHead(w http.ResponseWriter, r *http.Request, _ *caller) error {

@@ -31,4 +31,14 @@ func (h *Handler) keyRoutes() {
 			}
 			return respond(w, http.StatusOK, key)
 		}})
+	h.add(route{method: "POST", path: "/v1/keys/{name}/drop-former", verb: auth.Write, kind: "Key",
+		summary: "Stop sending the certificates of former boot CAs, which firmware may trust",
+		out:     reflect.TypeFor[trivet.Key](),
+		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+			key, err := h.Heads.DropFormer(r.Context(), r.PathValue("name"))
+			if err != nil {
+				return err
+			}
+			return respond(w, http.StatusOK, key)
+		}})
 }

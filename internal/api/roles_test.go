@@ -123,6 +123,7 @@ const routeAccess = `
 	admin     /v1/heads/token                    POST
 	admin     /v1/heads/{name}/remove            POST
 	admin     /v1/heads/{name}/settings          PUT
+	admin     /v1/keys/{name}/drop-former        POST
 	admin     /v1/keys/{name}/rotate             POST
 	admin     /v1/upgrades/heads/run             POST
 	admin     /v1/upgrades/heads/pause           POST

@@ -9,16 +9,18 @@ import (
 	"encoding/pem"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
-
-	"github.com/trivet-project/trivet"
 )
 
 // BootCA is the certificate authority of the boot servers, which firmware trusts where it is enrolled. It uses RSA:
 // the TLS of UEFI is often built without elliptic curves, such as Debian's OVMF. No client of the API trusts it.
+//
+// It does not change: the keys have another one after each step of a rotation, see bootcas.go.
 type BootCA struct {
-	cert *x509.Certificate
-	key  *rsa.PrivateKey
+	cert  *x509.Certificate
+	key   *rsa.PrivateKey
+	links []*x509.Certificate // by which former CAs signed their successors, up to this one; the last one first
 }
 
 const bootCANamePrefix = "Trivet boot "
@@ -26,50 +28,58 @@ const bootCANamePrefix = "Trivet boot "
 // rsaBits is what all firmware accepts.
 const rsaBits = 2048
 
-// newBootCA returns the certificate and key of a new BootCA, in PEM.
-func newBootCA(cluster string) ([]byte, error) {
+// newBootCA returns a new BootCA. It has no limit of the path length, which not all clients count without certificates
+// of successors.
+func newBootCA(name string) (*BootCA, error) {
 	key, err := rsa.GenerateKey(rand.Reader, rsaBits)
 	if err != nil {
 		return nil, fmt.Errorf("create boot CA: %w", err)
 	}
-	template := caTemplate(bootCANamePrefix + cluster)
+	template := bootCATemplate(name)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("create boot CA: %w", err)
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		return nil, fmt.Errorf("create boot CA: %w", err)
 	}
-	return slices.Concat(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})), nil
+	return &BootCA{cert: cert, key: key}, nil
 }
 
-func parseBootCA(text []byte) (*BootCA, error) {
-	block, rest := pem.Decode(text)
-	cert, err := parseCACert(block)
+func bootCATemplate(name string) *x509.Certificate {
+	t := caTemplate(name)
+	t.MaxPathLen, t.MaxPathLenZero = -1, false
+	return t
+}
+
+// successor returns the certificate by which a boot CA signs its successor. Both have the same name: a CA of before
+// release 0.3.1 has a path length of 0, in which certificates of a CA of the same name do not count (RFC 5280 section
+// 4.2.1.9). The identifiers of the keys say which of them has signed what.
+func (c *BootCA) successor(next *BootCA) (*x509.Certificate, error) {
+	template := bootCATemplate(c.cert.Subject.CommonName)
+	template.AuthorityKeyId = c.cert.SubjectKeyId
+	der, err := x509.CreateCertificate(rand.Reader, template, c.cert, next.cert.PublicKey, c.key)
+	if err != nil {
+		return nil, fmt.Errorf("sign the certificate of the next boot CA: %w", err)
+	}
+	return x509.ParseCertificate(der)
+}
+
+// text returns the certificate and the key, in PEM.
+func (c *BootCA) text() ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(c.key)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", fileBootCA, err)
 	}
-	block, _ = pem.Decode(rest)
-	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, fmt.Errorf("%w: %s contains no private key in PEM", trivet.ErrInvalid, fileBootCA)
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", trivet.ErrInvalid, fileBootCA, err)
-	}
-	key, ok := parsed.(*rsa.PrivateKey)
-	if !ok || !key.PublicKey.Equal(cert.PublicKey) {
-		return nil, fmt.Errorf("%w: %s: the key is not that of the certificate", trivet.ErrInvalid, fileBootCA)
-	}
-	return &BootCA{cert, key}, nil
+	return slices.Concat(c.PEM(), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), nil
 }
 
 // PEM returns the certificate, which is public.
-func (c *BootCA) PEM() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw})
-}
+func (c *BootCA) PEM() []byte { return encodeCert(c.cert.Raw) }
+
+// Pin returns the pin of the certificate.
+func (c *BootCA) Pin() string { return pinOf(c.cert) }
 
 // bootSuites are those of TLS 1.2 that firmware may have. The last two are for firmware without elliptic curves: their
 // sessions can be read later by who gets the key of the head, but what is served to firmware is not secret.
@@ -78,19 +88,31 @@ var bootSuites = []uint16{
 	tls.TLS_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_RSA_WITH_AES_128_GCM_SHA256,
 }
 
-// TLS returns the configuration of a head's boot server, whose certificate is for the addresses that names returns.
-func (c *BootCA) TLS(names func() []string) *tls.Config {
-	cert := &ServerCert{issue: c.issueServer, names: names, now: time.Now}
+// BootTLS returns the configuration of a head's boot server, whose certificate is for the addresses that names returns,
+// and by the boot CA that is in use at the handshake.
+func (k *Keys) BootTLS(names func() []string) *tls.Config {
+	var mu sync.Mutex
+	var by *BootCA
+	var cert *ServerCert
 	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		CipherSuites:   bootSuites,
-		GetCertificate: cert.GetCertificate,
-		NextProtos:     []string{"http/1.1"},
+		MinVersion:   tls.VersionTLS12,
+		CipherSuites: bootSuites,
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			ca := k.BootCA()
+			mu.Lock()
+			if ca != by {
+				by, cert = ca, &ServerCert{issue: ca.issueServer, names: names, now: time.Now}
+			}
+			current := cert
+			mu.Unlock()
+			return current.GetCertificate(hello)
+		},
+		NextProtos: []string{"http/1.1"},
 	}
 }
 
-// issueServer issues a certificate whose key is in memory only. Its validity is that of the CA: the clock of a machine
-// that boots may be wrong.
+// issueServer issues a certificate whose key is in memory only, with those that lead from former CAs to this one. Its
+// validity is that of the CA: the clock of a machine that boots may be wrong.
 func (c *BootCA) issueServer(names []string, now time.Time) (*tls.Certificate, error) {
 	key, err := rsa.GenerateKey(rand.Reader, rsaBits)
 	if err != nil {
@@ -99,7 +121,15 @@ func (c *BootCA) issueServer(names []string, now time.Time) (*tls.Certificate, e
 	t := serverTemplate(names, now)
 	t.NotBefore, t.NotAfter = caNotBefore, caNotAfter
 	t.KeyUsage |= x509.KeyUsageKeyEncipherment
-	return signServer(t, c.cert, key, c.key)
+	cert, err := signServer(t, c.cert, key, c.key)
+	if err == nil && len(c.links) > 0 {
+		// Without the CA itself: OpenSSL would end the chain there, and not find a former CA that it trusts.
+		cert.Certificate = cert.Certificate[:1]
+		for _, link := range c.links {
+			cert.Certificate = append(cert.Certificate, link.Raw)
+		}
+	}
+	return cert, err
 }
 
 // The types of a database of UEFI (UEFI 2.10 section 32.4.1), as they are stored: the first three fields of a GUID are

@@ -16,7 +16,7 @@ import (
 // firmwareTLS is the TLS of firmware that was built without elliptic curves, and trusts the CA of these keys.
 func firmwareTLS(keys *Keys, host string) *tls.Config {
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(keys.BootCA.PEM())
+	pool.AppendCertsFromPEM(keys.BootCA().PEM())
 	return &tls.Config{RootCAs: pool, ServerName: host, MaxVersion: tls.VersionTLS12,
 		CipherSuites: []uint16{tls.TLS_RSA_WITH_AES_128_GCM_SHA256}}
 }
@@ -33,7 +33,7 @@ func TestBootCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, other := joined.BootCA.TLS(names("127.0.0.1", "10.0.0.1")), newKeys(t, "c1")
+	server, other := joined.BootTLS(names("127.0.0.1", "10.0.0.1")), newKeys(t, "c1")
 	if err := dial(t, server, firmwareTLS(keys, "10.0.0.1")); err != nil {
 		t.Errorf("firmware with the CA: %v", err)
 	}
@@ -59,8 +59,8 @@ func TestBootCA(t *testing.T) {
 func TestBootCAIsDamaged(t *testing.T) {
 	keys, other := newKeys(t, "c1"), newKeys(t, "c1")
 	for what, text := range map[string][]byte{
-		"no certificate": []byte("x"), "no key": keys.BootCA.PEM(),
-		"another key": slices.Concat(other.BootCA.PEM(), keys.Bundle()[fileBootCA][len(keys.BootCA.PEM()):]),
+		"no certificate": []byte("x"), "no key": keys.BootCA().PEM(),
+		"another key": slices.Concat(other.BootCA().PEM(), keys.Bundle()[fileBootCA][len(keys.BootCA().PEM()):]),
 	} {
 		b := keys.Bundle()
 		b[fileBootCA] = text
@@ -72,7 +72,7 @@ func TestBootCAIsDamaged(t *testing.T) {
 
 // A signature list has the form of UEFI: a header, the owner, and the certificate.
 func TestSignatureList(t *testing.T) {
-	block, _ := pem.Decode(newKeys(t, "c1").BootCA.PEM())
+	block, _ := pem.Decode(newKeys(t, "c1").BootCA().PEM())
 	list := SignatureList(block.Bytes)
 	number := func(at int) int { return int(binary.LittleEndian.Uint32(list[at:])) }
 	if !slices.Equal(list[:16], typeX509) || number(16) != len(list) || number(20) != 0 || number(24) != len(list)-28 {

@@ -21,7 +21,7 @@ const (
 	fileCACert    = "ca.pem"
 	fileCAKey     = "ca-key.pem"
 	fileFormerCAs = "ca-former.pem"             // see successors.go; not there before the CA was rotated
-	fileBootCA    = "boot-ca.pem"               // certificate and key
+	fileBootCA    = "boot-ca.pem"               // certificates and keys, see bootcas.go
 	fileBoot      = trivet.BootKey + ringSuffix // keyrings, see internal/keyring
 	fileSeal      = trivet.SealKey + ringSuffix
 	fileStore     = trivet.StoreKey + ringSuffix
@@ -39,17 +39,17 @@ func public(name string) bool { return name == fileCACert || name == fileFormerC
 // maxKeyFile bounds each file of a key directory, in bytes.
 const maxKeyFile = 64 << 10
 
-// Keys is the keys of a full head. It is safe for concurrent use. Keyrings change; CAs change in the directory, for the
-// next start.
+// Keys is the keys of a full head. It is safe for concurrent use. Keyrings and boot CAs change; CAs change in the
+// directory, for the next start.
 type Keys struct {
-	CA     *CA // of the start
-	BootCA *BootCA
+	CA     *CA             // of the start
 	Sealer *Sealer         // with the ring of trivet.SealKey
 	values *keyring.Cipher // with the ring of trivet.StoreKey
 
-	mu     sync.Mutex
-	rings  map[string]keyring.Ring // guarded by mu; by the name of the key
-	bundle Bundle                  // guarded by mu; the directory as it is
+	mu      sync.Mutex
+	rings   map[string]keyring.Ring // guarded by mu; by the name of the key
+	bootCAs bootCAs                 // guarded by mu
+	bundle  Bundle                  // guarded by mu; the directory as it is
 }
 
 // Bundle is the contents of a key directory by file name, for a joining full head or a backup. All of it is secret.
@@ -62,12 +62,16 @@ func Init(dir, cluster string) (*Keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create keys of cluster %s: %w", cluster, err)
 	}
-	bootCA, err := newBootCA(cluster)
+	bootCA, err := newBootCA(bootCANamePrefix + cluster)
+	if err != nil {
+		return nil, fmt.Errorf("create keys of cluster %s: %w", cluster, err)
+	}
+	bootCAText, err := bootCA.text()
 	if err != nil {
 		return nil, fmt.Errorf("create keys of cluster %s: %w", cluster, err)
 	}
 	return Install(dir, Bundle{
-		fileBootCA: bootCA,
+		fileBootCA: bootCAText,
 		fileCACert: ca,
 		fileCAKey:  caKey,
 		fileBoot:   keyring.Of(keyring.New()).Text(),
@@ -191,11 +195,11 @@ func parseKeys(b Bundle) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	bootCA, err := parseBootCA(b[fileBootCA])
+	boot, err := parseBootCAs(b[fileBootCA])
 	if err != nil {
 		return nil, err
 	}
-	k := &Keys{CA: ca, BootCA: bootCA, bundle: Bundle{}, rings: map[string]keyring.Ring{}}
+	k := &Keys{CA: ca, bootCAs: boot, bundle: Bundle{}, rings: map[string]keyring.Ring{}}
 	for _, name := range RingNames {
 		if k.rings[name], err = keyring.Parse(b[name+ringSuffix]); err != nil {
 			return nil, fmt.Errorf("%s: %w", name+ringSuffix, err)

@@ -2,7 +2,7 @@ package auth
 
 import (
 	"bytes"
-	"crypto/ecdsa"
+	"crypto"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -56,15 +56,25 @@ const maxLinks = 3
 
 // links returns the certificates, in DER, by which the last CAs signed their successors.
 func (c *CA) links() (chain [][]byte) {
-	for cert := c.certs[0]; len(chain) < maxLinks; {
-		link, former := c.link(cert)
+	links, _ := linksTo(c.certs[0], c.former)
+	for _, link := range links {
+		chain = append(chain, link.Raw)
+	}
+	return chain
+}
+
+// linksTo returns the certificates by which the last of the former CAs signed their successors, up to a CA, and those
+// CAs. The last ones are first.
+func linksTo(cert *x509.Certificate, all []*x509.Certificate) (links, former []*x509.Certificate) {
+	for len(links) < maxLinks {
+		link, by := linkTo(cert, all)
 		if link == nil {
 			break
 		}
-		chain = append(chain, link.Raw)
-		cert = former
+		links, former = append(links, link), append(former, by)
+		cert = by
 	}
-	return chain
+	return links, former
 }
 
 // maxChain bounds the certificates of a server that are looked at.
@@ -111,21 +121,26 @@ func (c *CA) Follows(trust string) bool {
 }
 
 // link returns the certificate by which a former CA signed a CA as its successor, and that former CA; nil: none.
-func (c *CA) link(of *x509.Certificate) (link, former *x509.Certificate) {
-	key, ok := of.PublicKey.(*ecdsa.PublicKey)
+func (c *CA) link(of *x509.Certificate) (link, former *x509.Certificate) { return linkTo(of, c.former) }
+
+// linkTo is the same among certificates of former CAs and their successors.
+func linkTo(of *x509.Certificate, all []*x509.Certificate) (link, former *x509.Certificate) {
+	key, ok := of.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
 	if !ok {
 		return nil, nil
 	}
-	for _, link := range c.former {
+	for _, link := range all {
 		if !key.Equal(link.PublicKey) {
 			continue
 		}
-		for _, former := range c.former {
-			self := former.CheckSignatureFrom(former) == nil // and not its certificate as a successor
-			if self && !key.Equal(former.PublicKey) && link.CheckSignatureFrom(former) == nil {
+		for _, former := range all {
+			if isSelfSigned(former) && !key.Equal(former.PublicKey) && link.CheckSignatureFrom(former) == nil {
 				return link, former
 			}
 		}
 	}
 	return nil, nil
 }
+
+// isSelfSigned reports whether a certificate of a CA is its own, and not that of a successor.
+func isSelfSigned(cert *x509.Certificate) bool { return cert.CheckSignatureFrom(cert) == nil }

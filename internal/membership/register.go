@@ -94,6 +94,7 @@ func (r *Registration) writeRecord(ctx context.Context) error {
 		for _, name := range auth.RingNames {
 			st.SetKeys(name, l.Ring(name).IDs())
 		}
+		st.BootCAs = l.BootCAs().IDs()
 		st.StoredCAs, st.CAs = cas.Stored(), cas.InUse()
 		if st.State == "" {
 			st.State = trivet.HeadMember

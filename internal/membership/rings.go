@@ -14,18 +14,18 @@ import (
 // keysPath is the endpoint by which a full head gets the keys of a name that it does not have.
 func keysPath(name string) string { return "keys/" + name }
 
-// KeysResponse is the keys of a name, as in keys/NAME.keys. It is secret.
+// KeysResponse is the keys of a name, as in keys/NAME.keys, or keys/boot-ca.pem. It is secret.
 type KeysResponse struct {
 	Ring []byte `json:"store"`
 }
 
-// ring responds to a full head with the keys of a name.
-func (s *Server) ring(name string) func(*http.Request, auth.Peer, []byte) (any, error) {
+// ring responds to a full head with the keys that text returns.
+func (s *Server) ring(text func() []byte) func(*http.Request, auth.Peer, []byte) (any, error) {
 	return func(r *http.Request, from auth.Peer, _ []byte) (any, error) {
 		if err := s.checkKeyHolder(r, from); err != nil {
 			return nil, err
 		}
-		return KeysResponse{s.Keys.Ring(name).Text()}, nil
+		return KeysResponse{text()}, nil
 	}
 }
 
@@ -128,10 +128,14 @@ func (l *Local) updateKeys(ctx context.Context) error {
 	if l.data.witness() || l.unverified || len(l.otherMembers()) == 0 {
 		return nil
 	}
-	for _, name := range auth.RingNames {
-		if err := l.Ring(name).Fetch(ctx); err != nil {
+	get := func(name string, fetch func(context.Context, ...string) error) {
+		if err := fetch(ctx); err != nil {
 			l.cfg.Log.Debug("no other head sent its keys; using those that this head has", "keys", name, "error", err)
 		}
 	}
+	for _, name := range auth.RingNames {
+		get(name, l.Ring(name).Fetch)
+	}
+	get(trivet.BootCAKey, l.BootCAs().Fetch)
 	return nil
 }

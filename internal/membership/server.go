@@ -66,8 +66,11 @@ func (s *Server) Register(p *peer.Server) {
 	p.Register(peer.Endpoint{Path: joinPath, Access: peer.Unauthenticated, Handle: s.join})
 	p.Register(peer.Endpoint{Path: newMemberPath, Access: peer.Member, Handle: s.newMember})
 	for _, name := range auth.RingNames {
-		p.Register(peer.Endpoint{Path: keysPath(name), Access: peer.FullMember, Handle: s.ring(name)})
+		text := func() []byte { return s.Keys.Ring(name).Text() }
+		p.Register(peer.Endpoint{Path: keysPath(name), Access: peer.FullMember, Handle: s.ring(text)})
 	}
+	p.Register(peer.Endpoint{Path: keysPath(trivet.BootCAKey), Access: peer.FullMember,
+		Handle: s.ring(func() []byte { return s.Keys.BootCAFile() })})
 	p.Register(peer.Endpoint{Path: upgradePath, Access: peer.Member, Handle: s.upgrade})
 	p.RegisterHandler(programPath+"{digest}", peer.Member, http.HandlerFunc(s.program))
 	p.Register(peer.Endpoint{Path: casPath, Access: peer.Member, Handle: s.cas})

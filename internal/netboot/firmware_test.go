@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,10 +106,11 @@ func bootBy(t *testing.T, network *vm.Network, firmware vm.Firmware) {
 }
 
 // Firmware that has the boot CA enrolled loads its boot program by HTTPS, and so verifies the head. With the CA of
-// another cluster it loads nothing.
+// another cluster it loads nothing. After a rotation, firmware with the former boot CA does as before, and so does that
+// with the new one.
 func TestFirmwareVerifiesTheHead(t *testing.T) {
 	if testing.Short() {
-		t.Skip("boots two machines")
+		t.Skip("boots four machines")
 	}
 	if os.Getuid() != 0 {
 		t.Fatal("this test makes a network namespace: run it as root")
@@ -120,7 +122,7 @@ func TestFirmwareVerifiesTheHead(t *testing.T) {
 	t.Cleanup(func() { _ = network.Close() })
 	r, reg := newFixture(t), prometheus.NewRegistry()
 	r.withPlatform(t)
-	r.open(t, netboot.Config{Registry: reg, TLS: r.keys.BootCA.TLS(func() []string { return []string{"10.0.0.1"} })})
+	r.open(t, netboot.Config{Registry: reg, TLS: r.keys.BootTLS(func() []string { return []string{"10.0.0.1"} })})
 	r.run(t, trivet.WorkflowBooting, trivet.StepPowerOn)
 	r.write(t, func(tx *store.Tx) error {
 		n, err := r.Networks.In(tx).Get("lan")
@@ -129,33 +131,66 @@ func TestFirmwareVerifiesTheHead(t *testing.T) {
 		return r.Networks.In(tx).Put(n)
 	})
 	r.serveLab(t, network)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	other, err := auth.Init(t.TempDir()+"/keys", "test")
 	must(t, err)
 
-	m := enrolled(t, ctx, network, other)
-	for handshakes(t, reg, "failed") == 0 {
-		if wait.Sleep(ctx, 100*time.Millisecond) != nil {
-			t.Fatal("firmware that trusts another CA has begun no handshake")
+	refused := func(what string, ca *auth.BootCA) {
+		t.Helper()
+		before, completed := handshakes(t, reg, "failed"), handshakes(t, reg, "completed")
+		m := enrolled(t, ctx, network, ca)
+		for handshakes(t, reg, "failed") == before {
+			if wait.Sleep(ctx, 100*time.Millisecond) != nil {
+				t.Fatalf("%s: it has begun no handshake", what)
+			}
+		}
+		m.PowerOff()
+		if got := r.requested(); len(got) > 0 || handshakes(t, reg, "completed") > completed {
+			t.Errorf("%s: it requested %q", what, got)
 		}
 	}
-	m.PowerOff()
-	if got := r.requested(); len(got) > 0 || handshakes(t, reg, "completed") > 0 {
-		t.Errorf("firmware that trusts another CA requested %q", got)
+	boots := func(what string, ca *auth.BootCA) {
+		t.Helper()
+		m := enrolled(t, ctx, network, ca)
+		for !slices.Contains(r.requested(), "GET https /ipxe/snponly.efi") {
+			if wait.Sleep(ctx, 100*time.Millisecond) != nil {
+				t.Fatalf("%s: it requested %q", what, r.requested())
+			}
+		}
+		r.awaitScript(t, ctx, what)
+		m.PowerOff()
+		if got := r.requested(); slices.Contains(got, "GET http /ipxe/snponly.efi") {
+			t.Errorf("%s: it requested %q", what, got)
+		}
+		r.forgetRequests()
 	}
-	enrolled(t, ctx, network, r.keys)
-	r.awaitStep(t, ctx, "m1 "+trivet.StepScript)
-	got := r.requested()
-	if i := slices.Index(got, "GET https /ipxe/snponly.efi"); i < 0 || slices.Contains(got, "GET http /ipxe/snponly.efi") {
-		t.Errorf("firmware requested %q", got)
+	refused("firmware that trusts another CA", other.BootCA())
+	old := r.keys.BootCA()
+	boots("firmware that trusts the CA", old)
+	dir := t.TempDir()
+	pin, err := r.keys.CreateBootCA(dir)
+	must(t, err)
+	must(t, r.keys.UseBootCA(dir, pin, true))
+	boots("firmware that trusts the former CA", old)
+	boots("firmware that trusts the new CA", r.keys.BootCA())
+}
+
+// awaitScript waits until a machine has requested its boot script.
+func (r *fixture) awaitScript(t *testing.T, ctx context.Context, what string) {
+	t.Helper()
+	script := func(s string) bool { return strings.Contains(s, "/boot/script") }
+	for !slices.ContainsFunc(r.requested(), script) {
+		if wait.Sleep(ctx, 100*time.Millisecond) != nil {
+			t.Fatalf("%s: no boot script was requested, but %q", what, r.requested())
+		}
 	}
 }
 
-// enrolled powers on m1 with the boot CA of these keys in its firmware.
-func enrolled(t *testing.T, ctx context.Context, network *vm.Network, keys *auth.Keys) *vm.Machine {
+// enrolled powers on m1 with a boot CA in its firmware.
+func enrolled(t *testing.T, ctx context.Context, network *vm.Network, ca *auth.BootCA) *vm.Machine {
 	t.Helper()
-	block, _ := pem.Decode(keys.BootCA.PEM())
+	block, _ := pem.Decode(ca.PEM())
 	dir := t.TempDir()
 	must(t, os.WriteFile(dir+"/cacerts", auth.SignatureList(block.Bytes), 0o600))
 	mac, err := net.ParseMAC(knownMAC)
@@ -226,6 +261,13 @@ func (r *fixture) recorded(next http.Handler) http.Handler {
 		r.mu.Unlock()
 		next.ServeHTTP(w, q)
 	})
+}
+
+// forgetRequests drops what was noted.
+func (r *fixture) forgetRequests() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests = nil
 }
 
 // requested returns the requests that were noted.

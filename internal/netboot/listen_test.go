@@ -25,7 +25,7 @@ import (
 // listen serves the boot server on loopback, in a network of the site, until the test ends.
 func (r *fixture) listen(t *testing.T, c netboot.Config) (address string) {
 	t.Helper()
-	c.TLS = r.keys.BootCA.TLS(func() []string { return []string{"127.0.0.1"} })
+	c.TLS = r.keys.BootTLS(func() []string { return []string{"127.0.0.1"} })
 	r.open(t, c)
 	r.write(t, func(tx *store.Tx) error {
 		return r.Networks.In(tx).Create(&trivet.Network{Meta: trivet.Meta{Name: "loopback"},
@@ -59,7 +59,7 @@ func (l outside) Accept() (net.Conn, error) {
 // firmware returns a client that trusts the boot CA of these keys.
 func firmware(t *testing.T, keys *auth.Keys, from string) *http.Client {
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(keys.BootCA.PEM())
+	pool.AppendCertsFromPEM(keys.BootCA().PEM())
 	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	transport := &http.Transport{DialContext: d.DialContext, TLSClientConfig: &tls.Config{RootCAs: pool}}
 	t.Cleanup(transport.CloseIdleConnections)

@@ -121,7 +121,7 @@ func (s *Server) assemble(context.Context) (err error) {
 		Quorum: s.member.HasLeader, VIP: s.cfg.vip(),
 		Keys: s.local.Keys(), CA: s.local.Root().Trust(), Blobs: s.blobs.BootHandler(),
 		Port: portOf(s.listeners.boot.Addr()), IPXEDir: s.cfg.IPXEDir,
-		TLS:         s.local.Keys().BootCA.TLS(s.bootNames),
+		TLS:         s.local.Keys().BootTLS(s.bootNames),
 		Handshakes:  newHandshakes(cmp.Or(s.cfg.PerAddress, DefaultPerAddress)),
 		StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome, ForeignServer: s.fleet.ReportForeignServer,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,

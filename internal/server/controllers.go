@@ -59,6 +59,8 @@ func (s *Server) runControllers(ctx context.Context) error {
 		s.ringController(trivet.SealKey, ranking, keys.Secrets{Ring: s.local.Ring(trivet.SealKey),
 			Sealer: resealer{s.local.Keys().Sealer}, Tables: within(keys.Declaration(trivet.SealKey))}),
 		s.ringController(trivet.BootKey, ranking, nil),
+		keys.New(keys.Config{Name: trivet.BootCAKey, Head: s.local.Name(), Ring: s.local.BootCAs(),
+			Former: s.local.BootCAs(), Tables: within(keys.Declaration(trivet.BootCAKey)), Rank: ranking.Rank}),
 		keys.NewCA(keys.CAConfig{Head: s.local.Name(), CAs: s.local.CAs(), Tables: within(keys.CADeclaration),
 			Rank: ranking.Rank, Healthy: s.isStable, Restart: s.requestRestart,
 			Log: s.cfg.Log.With("controller", "ca")}),

@@ -69,6 +69,6 @@ func (s *Server) certificates() (all []trivet.CertificateFacts) {
 		}
 	}
 	add("CA", s.local.Root().PEM())
-	add("boot CA", s.local.Keys().BootCA.PEM())
+	add("boot CA", s.local.Keys().BootCA().PEM())
 	return all
 }

@@ -16,7 +16,12 @@ func (c *Controller) advance(ctx context.Context, k *trivet.Key) (after time.Dur
 	switch next := c.next(k); next {
 	case create:
 		return again, c.create(ctx)
+	case follow:
+		return again, c.step(ctx, follow, c.publishNext)
 	case activate:
+		if left := time.Duration(k.Spec.Grace) - c.unchanged(k); k.Status.Phase == trivet.KeyFollowing && left > 0 {
+			return left, nil
+		}
 		return again, c.step(ctx, activate, c.activate)
 	case reseal:
 		return c.reseal(ctx, k)
@@ -54,7 +59,7 @@ func (c *Controller) create(ctx context.Context) error {
 		st.Active, st.Next, st.Phase = active, id, trivet.KeyDistributing
 		st.Started, st.Resealed, st.Read = c.now().UTC(), 0, 0
 		return errors.Join(c.Tables.Heads.In(tx).Put(h),
-			c.event(tx, k, trivet.ReasonKeyRotation, "key "+id+" is to replace "+st.Active))
+			c.event(tx, k, trivet.ReasonKeyRotation, "key "+shortPin(id)+" is to replace "+shortPin(st.Active)))
 	})
 	if err == nil {
 		c.created = ""
@@ -72,6 +77,9 @@ func (c *Controller) inUse() (string, error) {
 
 // activate makes the new key the one in use.
 func (c *Controller) activate(tx *store.Tx, k *trivet.Key, _ string) error {
+	if c.Former != nil {
+		return c.activateBootCA(tx, k)
+	}
 	st := &k.Status
 	st.Old, st.Active, st.Next, st.Phase = st.Active, st.Next, "", trivet.KeyResealing
 	text := "all full heads have key " + st.Active + " and use it; "
@@ -95,6 +103,10 @@ func (c *Controller) finish(tx *store.Tx, k *trivet.Key, _ string) error {
 	st := &k.Status
 	old := st.Old
 	st.Phase, st.Old, st.Read, st.Rotations, st.Rotated = "", "", 0, k.Spec.Rotations, c.now().UTC()
+	if c.Former != nil {
+		return c.event(tx, k, trivet.ReasonKeyRotated, "no full head has the key of boot CA "+shortPin(old)+
+			" any more; firmware that trusts it boots as before, until former boot CAs are dropped")
+	}
 	if c.Contents == nil {
 		return c.event(tx, k, trivet.ReasonKeyRotated,
 			"no full head has key "+old+" any more; what was made with it is refused")

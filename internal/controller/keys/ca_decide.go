@@ -103,8 +103,11 @@ func mayRestart(self string, wanted []string, heads []*trivet.Head, healthy func
 	return true
 }
 
-// shortPin is a pin in a text for people.
+// shortPin is a pin in a text for people; the ID of a key that is no CA stays as it is.
 func shortPin(pin string) string {
-	digits := strings.TrimPrefix(pin, "sha256:")
+	digits, ok := strings.CutPrefix(pin, "sha256:")
+	if !ok {
+		return pin
+	}
 	return "sha256:" + digits[:min(16, len(digits))]
 }

@@ -1,7 +1,7 @@
 // Package keys rotates the keys that are rings, of the values of the store, of secrets and of boot tokens (keys.go),
-// and the CA (ca.go). Each head keeps its own keys as the record says, and publishes which it has. One head at a time
-// takes the next step of the rotation, whose state is in the record: any other one continues (rotation.go). Two that do
-// so at once do no harm: each step is decided by compare.
+// the boot CA as one of them (bootca.go), and the CA (ca.go). Each head keeps its own keys as the record says, and
+// publishes which it has. One head at a time takes the next step of the rotation, whose state is in the record: any
+// other one continues (rotation.go). Two that do so at once do no harm: each step is decided by compare.
 package keys
 
 import (
@@ -62,7 +62,7 @@ func input(name string, r trivet.Record) any {
 	case *trivet.Head:
 		return strings.Join(r.Status.Keys(name), " ") + string(r.Status.State)
 	case *trivet.Key:
-		return string(r.Status.Phase) + r.Status.Next
+		return string(r.Status.Phase) + r.Status.Next + strings.Join(r.Status.Former, " ")
 	}
 	return nil
 }
@@ -73,6 +73,7 @@ type Config struct {
 	Head     string
 	Ring     Ring
 	Contents Contents // nil: there are none to encrypt again; both keys are valid for the grace instead
+	Former   Former   // of the boot CA only
 	Tables   *state.Tables
 	// Rank returns how many heads go before this one for a key.
 	Rank func(key string) int
@@ -89,7 +90,11 @@ type Controller struct {
 // New returns the controller.
 func New(cfg Config) *Controller {
 	c := &Controller{Config: cfg}
-	c.rotation = newRotation(cfg.Name, cfg.Head, cfg.Tables, cfg.Rank, decide)
+	decides := decide
+	if cfg.Former != nil {
+		decides = decideBootCA
+	}
+	c.rotation = newRotation(cfg.Name, cfg.Head, cfg.Tables, cfg.Rank, decides)
 	return c
 }
 
@@ -129,6 +134,9 @@ func (c *Controller) keepOwn(ctx context.Context, k *trivet.Key) error {
 	if err == nil {
 		err = c.drop(ctx, k)
 	}
+	if err == nil && c.Former != nil {
+		err = c.keepFormer(ctx, k)
+	}
 	return errors.Join(err, c.publish(ctx))
 }
 
@@ -147,8 +155,7 @@ func (c *Controller) get(ctx context.Context, k *trivet.Key) error {
 // drop drops the keys that are not used any more. What is dropped cannot be got back from a copy that is behind, so a
 // quorum confirms the record.
 func (c *Controller) drop(ctx context.Context, k *trivet.Key) error {
-	idle := k.Status.Phase == "" || k.Status.Phase == trivet.KeyDropping
-	if k.Status.Active == "" || !idle || len(c.Ring.IDs()) == 1 {
+	if !isSettled(&k.Status) || len(c.Ring.IDs()) == 1 {
 		return nil
 	}
 	if err := c.confirm(ctx, k); err != nil {
@@ -163,6 +170,11 @@ func (c *Controller) drop(ctx context.Context, k *trivet.Key) error {
 		}
 	}
 	return c.Ring.DropOthers(k.Status.Active)
+}
+
+// isSettled reports whether nothing but the active key of a record is needed any more.
+func isSettled(s *trivet.KeyStatus) bool {
+	return s.Active != "" && (s.Phase == "" || s.Phase == trivet.KeyDropping)
 }
 
 // publish writes which keys this head has into its record.

@@ -74,18 +74,21 @@ type node struct {
 	tables *state.Tables
 	ring   *ring
 	rank   int
+	former *formers      // of the boot CA
+	shift  time.Duration // of the controller's clock, of the boot CA
 }
 
 // site is heads on one member.
 type site struct {
 	*testing.T
+	name  string // of the key
 	first keyring.Key
 	nodes []*node
 }
 
 func newSite(t *testing.T, heads int) *site {
 	t.Helper()
-	s := &site{T: t, first: keyring.New()}
+	s := &site{T: t, name: trivet.StoreKey, first: keyring.New()}
 	m := storetest.Member(t)
 	for i := range heads {
 		n := &node{ring: newRing(keyring.Of(s.first)), rank: i}
@@ -126,11 +129,12 @@ func (s *site) request() {
 	s.Helper()
 	s.update(func(tx *store.Tx) error {
 		keys := s.nodes[0].tables.Keys.In(tx)
-		k, err := keys.Get(trivet.StoreKey)
+		k, err := keys.Get(s.name)
 		if errors.Is(err, trivet.ErrNotFound) {
-			k, err = &trivet.Key{Meta: trivet.Meta{Name: trivet.StoreKey}}, nil
+			k, err = &trivet.Key{Meta: trivet.Meta{Name: s.name}}, nil
 		}
 		k.Spec.Rotations++
+		k.Spec.Grace = trivet.DefaultGrace(s.name)
 		return errors.Join(err, keys.Put(k))
 	}, s.nodes[0])
 }
@@ -140,7 +144,7 @@ func (s *site) key() *trivet.Key {
 	s.Helper()
 	n := s.nodes[0]
 	err := n.tables.Store.Sync(s.Context())
-	k, failed := n.tables.Keys.Get(trivet.StoreKey)
+	k, failed := n.tables.Keys.Get(s.name)
 	if err := errors.Join(err, failed); err != nil {
 		s.Fatal(err)
 	}
@@ -158,12 +162,26 @@ func (s *site) until(what string, ok func(*trivet.Key) bool, on ...*node) *trive
 		failed = nil
 		for _, n := range on {
 			err := n.tables.Store.Sync(s.Context())
-			_, reconciled := n.Reconcile(s.Context(), trivet.StoreKey)
+			_, reconciled := n.Reconcile(s.Context(), s.name)
 			failed = errors.Join(failed, err, reconciled)
 		}
 	}
 	s.Fatalf("%s: never; the record is %+v; last: %v", what, s.key().Status, failed)
 	return nil
+}
+
+// rounds reconciles on some heads.
+func (s *site) rounds(count int, on ...*node) {
+	s.Helper()
+	for range count {
+		for _, n := range on {
+			err := n.tables.Store.Sync(s.Context())
+			_, reconciled := n.Reconcile(s.Context(), s.name)
+			if err := errors.Join(err, reconciled); err != nil {
+				s.Fatal(err)
+			}
+		}
+	}
 }
 
 func inPhase(p trivet.KeyPhase) func(*trivet.Key) bool {
