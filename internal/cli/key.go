@@ -140,7 +140,7 @@ func (a *app) showKeys(views []keyView) error {
 	for _, v := range views {
 		if v.Status.Phase != "" {
 			fmt.Fprintf(a.Err, "a rotation of %s is in progress since %s: %s\n", v.Name,
-				v.Status.Started.Local().Format(time.DateTime), rotationText(&v.Status))
+				v.Status.Started.Local().Format(time.DateTime), rotationText(v.Name, &v.Status))
 		}
 	}
 	return nil
@@ -155,14 +155,17 @@ func keyText(id string) string {
 	return printable(id)
 }
 
-// rotationText is the progress of a rotation.
-func rotationText(s *trivet.KeyStatus) string {
+// rotationText is the progress of the rotation of a key.
+func rotationText(name string, s *trivet.KeyStatus) string {
 	text := "requested"
-	switch s.Phase {
+	switch until := s.Until.Local().Format(time.DateTime); s.Phase {
 	case trivet.KeyDistributing:
 		text = "all heads get key " + keyText(s.Next)
 	case trivet.KeyFollowing:
-		text = "the old and the new key are valid until " + s.Until.Local().Format(time.DateTime) + " at least"
+		text = "the old and the new key are valid until " + until + " at least"
+		if name == trivet.BootCAKey {
+			text = "all heads have boot CA " + keyText(s.Next) + ", and sign by it from " + until + " on, at the earliest"
+		}
 	case trivet.KeyResealing:
 		text = fmt.Sprintf("key %s is active; %d values encrypted again, %d read in this pass", s.Active, s.Resealed,
 			s.Read)
