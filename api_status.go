@@ -52,6 +52,8 @@ type StatusFacts struct {
 	Provisions    map[string]int  `json:"provisions,omitempty"`
 	OldestPending *PendingFacts   `json:"oldestPending,omitempty"` // the provision that waits for longest
 	Notifiers     []NotifierFacts `json:"notifiers,omitempty"`
+	// Keys are the keys of the cluster that were rotated, or are.
+	Keys []KeyFacts `json:"keys,omitempty"`
 	// Schedules are the schedules of backups.
 	Schedules []ScheduleFacts `json:"schedules,omitempty"`
 	// Bucket is that of the site, for copies of images; nil: it has none.
@@ -132,6 +134,18 @@ type TakeoverFacts struct {
 	From  string   `json:"from,omitempty"` // the other full head; empty: there is none, or several
 	// Problem is why it could not take over at the last check, about once a minute; empty: it could.
 	Problem string `json:"problem,omitempty"`
+}
+
+// KeyFacts is a key of the cluster that was rotated, or is.
+type KeyFacts struct {
+	Name string `json:"name"`
+	// Phase is that of the rotation in progress, and Reason what it waits for.
+	Phase  KeyPhase `json:"phase,omitempty"`
+	Reason string   `json:"reason,omitempty"`
+	// Rotated is when the last rotation was complete.
+	Rotated time.Time `json:"rotated,omitzero"`
+	// Former is how many former boot CAs firmware may still trust.
+	Former int `json:"former,omitempty"`
 }
 
 // CertificateFacts is a certificate that a head uses.

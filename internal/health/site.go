@@ -26,6 +26,10 @@ func (s *Source) site(view trivet.Cluster) trivet.StatusFacts {
 			f.Platforms = append(f.Platforms, trivet.PlatformFacts{Name: p.Name, Reason: problem})
 		}
 	}
+	for k := range s.Tables.Keys.AllShared() {
+		f.Keys = append(f.Keys, trivet.KeyFacts{Name: k.Name, Phase: k.Status.Phase, Reason: k.Status.Reason,
+			Rotated: k.Status.Rotated, Former: len(k.Status.Former)})
+	}
 	if p := s.Tables.OldestPending(); p != nil {
 		f.OldestPending = &trivet.PendingFacts{Name: p.ShortName(), Reason: p.Status.Reason,
 			For: trivet.Duration(max(0, f.Time.Sub(p.Created)).Round(time.Second))}

@@ -285,6 +285,21 @@ func text(all []trivet.Invariant) string {
 	return b.String()
 }
 
+// Keys that were rotated, and former boot CAs, are facts that change no state.
+func TestKeysAreNoted(t *testing.T) {
+	f := well()
+	f.Keys = []trivet.KeyFacts{{Name: trivet.BootCAKey, Rotated: now.Add(-72 * time.Hour), Former: 1},
+		{Name: trivet.StoreKey, Phase: trivet.KeyDistributing, Reason: "waits for head2"}}
+	want := []string{"key boot-ca was replaced on 2026-11-23, 3 days ago",
+		"heads accept firmware with 1 former boot CAs: once all has the new one, trivet rotate boot-ca --drop-former",
+		"key store is being rotated: waits for head2"}
+	for _, i := range invariant.Check(f) {
+		if i.Name == "certificates" && (i.State != trivet.InvariantHolds || !slices.Equal(i.Evidence, want)) {
+			t.Errorf("%s: %q", i.State, i.Evidence)
+		}
+	}
+}
+
 // A golden page: a head of three is lost, and the blob of an image has one copy.
 func TestEvidence(t *testing.T) {
 	f := well()

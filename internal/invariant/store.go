@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -139,6 +140,9 @@ const (
 // certificates: none has expired, or will soon.
 func certificates(f *trivet.StatusFacts, r *result) {
 	first := time.Duration(math.MaxInt64)
+	for _, k := range f.Keys {
+		noteKey(f, &k, r)
+	}
 	own(f, func(h *trivet.HeadFacts, o *trivet.OwnFacts) {
 		for _, c := range o.Certificates {
 			left := c.Expires.Sub(o.Time)
@@ -160,6 +164,20 @@ func certificates(f *trivet.StatusFacts, r *result) {
 		r.holds("valid for %s at least", age(first))
 	}
 	r.holds(unknown)
+}
+
+// noteKey says when a key was replaced, and how far its rotation is.
+func noteKey(f *trivet.StatusFacts, k *trivet.KeyFacts, r *result) {
+	if !k.Rotated.IsZero() {
+		r.note("key %s was replaced on %s, %s ago", k.Name, day(k.Rotated), age(f.Time.Sub(k.Rotated)))
+	}
+	if k.Former > 0 {
+		r.note("heads accept firmware with %d former boot CAs: once all has the new one, trivet rotate %s --drop-former",
+			k.Former, k.Name)
+	}
+	if k.Phase != "" {
+		r.note("key %s is being rotated: %s", k.Name, cmp.Or(k.Reason, string(k.Phase)))
+	}
 }
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/keyring"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -25,10 +26,16 @@ func newBootSite(t *testing.T, heads int) *site {
 	t.Helper()
 	s := newSite(t, heads)
 	s.name = trivet.BootCAKey
+	for _, n := range s.nodes { // the store goes on with the ring that it has
+		n.ring = newRing(keyring.Of(s.first))
+	}
 	for _, n := range s.nodes {
+		for _, other := range s.nodes {
+			n.ring.from = append(n.ring.from, other.ring)
+		}
 		cfg := n.Config
 		n.former = &formers{"of before"}
-		cfg.Name, cfg.Contents, cfg.Former = trivet.BootCAKey, nil, n.former
+		cfg.Name, cfg.Ring, cfg.Contents, cfg.Former = trivet.BootCAKey, n.ring, nil, n.former
 		n.Controller = New(cfg)
 		n.now = func() time.Time { return time.Now().Add(n.shift) }
 		s.update(func(tx *store.Tx) error {
