@@ -50,7 +50,7 @@ func (a *app) rotateCommand() *cobra.Command {
 			"context that was not used meanwhile needs trivet login, and where a program has the CA in a file, such\n" +
 			"as Prometheus, write that again: trivet prometheus.\n\n" +
 			"A new boot CA signs at once, or after --grace, and firmware that has the old one enrolled still boots by\n" +
-			"HTTPS: the heads send what the old one has signed of the new one. But firmware also accepts whoever has\n" +
+			"HTTPS: the heads send what the old one has signed of the new one. But firmware also accepts who has\n" +
 			"the key of the old one. So enrol the new one (trivet ca export), and remove the old one from the\n" +
 			"firmware. When all has the new one, --drop-former stops sending what the old ones have signed. An iPXE\n" +
 			"that was built with TRUST needs another build in the time of --grace: see trivet ca export.\n\n" +
@@ -189,7 +189,7 @@ var rotationSteps = map[string]string{
 	trivet.SealKey:  "every value of a secret is encrypted again",
 	trivet.BootKey:  "tokens of boot scripts and seeds that were written before are refused after %s",
 	trivet.BootCAKey: "it signs after %s; firmware that trusts the old one boots as before, and must be given the new " +
-		"one, since it also accepts whoever has the key of the old one",
+		"one, since it also accepts who has the key of the old one",
 	trivet.CAKey: "clients have %s to follow; then what the old CA has signed is refused; each head starts again " +
 		"three times, one after the other",
 }
