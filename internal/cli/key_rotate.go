@@ -102,7 +102,7 @@ func (a *app) dropFormer(ctx context.Context, r *rotation) error {
 	if err != nil {
 		return err
 	}
-	planned, err := a.planOrConfirm("drop former boot CAs", r.plan, r.yes, func() (string, error) {
+	planned, err := a.planOrConfirm(ctx, "drop former boot CAs", r.plan, r.yes, func() (string, error) {
 		return dropFormerText(ctx, cl)
 	})
 	if planned || err != nil {
