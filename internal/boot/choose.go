@@ -13,6 +13,18 @@ const (
 	None      Target = "none"      // the machine is not served
 )
 
+// doing returns what the machine does now, for the console.
+func (t Target) doing() string {
+	switch t {
+	case Installer:
+		return "booting the installer"
+	case LocalDisk:
+		return "booting the local disk"
+	case Wait, None:
+	}
+	return "waiting"
+}
+
 // MachineFacts are the input of Choose.
 type MachineFacts struct {
 	Machine    *trivet.Machine  // nil: no record has the MAC

@@ -52,7 +52,7 @@ func Script(f ScriptFacts) string {
 	if problem := f.check(); problem != "" {
 		s.facts.Target, s.facts.Reason = Wait, problem
 	}
-	s.echo(fmt.Sprintf("Trivet: %s (%s): %s, because %s", f.Machine, f.MAC, s.facts.Target, s.facts.Reason))
+	s.echo(fmt.Sprintf("Trivet: %s (%s): %s, because %s", f.Machine, f.MAC, s.facts.Target.doing(), s.facts.Reason))
 	switch s.facts.Target {
 	case Installer:
 		s.installer()

@@ -116,9 +116,9 @@ func TestScriptFollowsTheMachine(t *testing.T) {
 	r := newFixture(t)
 	r.withPlatform(t)
 	for state, want := range map[trivet.WorkflowState]string{
-		trivet.WorkflowBooting: "): installer,", trivet.WorkflowRunning: "): installer,",
-		trivet.WorkflowStarting: "): disk,",
-		trivet.WorkflowFailed:   "): wait,",
+		trivet.WorkflowBooting: "): booting the installer,", trivet.WorkflowRunning: "): booting the installer,",
+		trivet.WorkflowStarting: "): booting the local disk,",
+		trivet.WorkflowFailed:   "): waiting,",
 	} {
 		r.run(t, state)
 		if script := body(t, r.ask("GET", scriptOf(knownMAC), r.leased(t, knownMAC))); !strings.Contains(script, want) {
