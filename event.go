@@ -155,7 +155,7 @@ const (
 	ReasonPoweredOff = "PoweredOff"
 	// ReasonPowerExpired: a power request was too old to be carried out, and was decided again.
 	ReasonPowerExpired = "PowerExpired"
-	// ReasonPowerFailed: a power request could not be carried out in time.
+	// ReasonPowerFailed: a power request could not be carried out; the message says why, and whether it is tried again.
 	ReasonPowerFailed = "PowerFailed"
 	// ReasonBootStepReached: the machine reached a boot step.
 	ReasonBootStepReached = "BootStepReached"

@@ -132,6 +132,9 @@ func serve(ctx context.Context, cfg server.Config, started func()) error {
 	if !errors.Is(err, server.ErrStuck) {
 		err = errors.Join(err, s.Close())
 	}
+	if err == nil {
+		cfg.Log.Info("stopped", "restart", restart && ctx.Err() == nil)
+	}
 	if restart && err == nil && ctx.Err() == nil {
 		return server.ErrRestart
 	}

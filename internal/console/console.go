@@ -47,6 +47,8 @@ type Config struct {
 	Client *peer.Client
 	Unseal state.Unseal
 	Log    *slog.Logger
+	// Metrics count the errors of BMCs; nil: they are not counted.
+	Metrics *bmc.Metrics
 }
 
 // Consoles are the consoles of all machines, as this head reaches them.
@@ -158,6 +160,7 @@ func (c *Consoles) openLocal(ctx context.Context, machine string, take bool) (*s
 	defer cancel()
 	line, err := bmc.OpenConsole(ctx, cfg, take)
 	if err != nil {
+		c.Metrics.Failed("console", err)
 		return nil, err
 	}
 	s := &session{id: joinSession(rand.Text(), c.Self), head: c.Self, line: line, read: time.Now(),

@@ -67,8 +67,10 @@ func (t *transition) quarantine(reason string) error {
 	return workflow.Change(&t.machine.Status, workflow.Quarantine)
 }
 
-// countProvision counts, after the commit, a provision that ended or goes on with another machine.
-func (f *Fleet) countProvision(tx *store.Tx, st *trivet.ProvisionStatus) {
+// countProvision counts, after the commit, a provision that ended or goes on with another machine, and logs its end.
+func (f *Fleet) countProvision(tx *store.Tx, p *trivet.Provision) {
+	st := &p.Status
+	f.logEnd(tx, p.FullName(), st)
 	if f.Metrics != nil {
 		tx.AfterCommit(func() { f.Metrics.provision(st) })
 	}
@@ -96,7 +98,7 @@ func (f *Fleet) finishProvision(t *transition) error {
 		t.event(trivet.ReasonSwitched, "provision %s goes on with another machine: alternative %d of %d", p.ShortName(),
 			len(p.Status.Spent)+p.Status.Withdrawn, provision.Alternatives(&p.Spec))
 	}
-	f.countProvision(t.tx, &p.Status)
+	f.countProvision(t.tx, p)
 	return f.putProvision(t.tx, p)
 }
 

@@ -6,6 +6,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -34,7 +35,9 @@ type Fleet struct {
 	// Learnt returns what was learnt of earlier runs. Where it is nil, nothing was.
 	Learnt func() *learnt.Book
 	// Metrics count the transitions that this head commits; nil: they are not counted.
-	Metrics    *Metrics
+	Metrics *Metrics
+	// Log gets what becomes of machines, runs and provisions by this head's transactions; nil: nothing is logged.
+	Log        *slog.Logger
 	group      *store.Group // the transitions of many machines share transactions of etcd
 	enrolments *pace        // by network
 	hellos     *pace        // by machine, as below

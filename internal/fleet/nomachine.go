@@ -73,6 +73,6 @@ func (f *Fleet) endWaiting(tx *store.Tx, name string, end func(*trivet.Provision
 	}
 	st.State, st.Ended = trivet.ProvisionFailed, f.now()
 	st.WaitsFor, st.WaitsGeneration = "", 0
-	f.countProvision(tx, st)
+	f.countProvision(tx, p)
 	return errors.Join(f.dropAddress(tx, p), f.putProvision(tx, p))
 }

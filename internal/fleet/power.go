@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -127,6 +128,13 @@ func (f *Fleet) DropIntent(ctx context.Context, machine string, intent trivet.Po
 			t.failPower(cause)
 		}
 		return nil
+	})
+}
+
+// NotePowerFailed records why an intent that this head holds, and tries again, was not carried out yet.
+func (f *Fleet) NotePowerFailed(ctx context.Context, machine string, intent trivet.PowerIntent, cause error) error {
+	return f.onIntent(ctx, machine, intent, func(t *transition) {
+		t.failPower(fmt.Errorf("%w; it is tried again until the power request expires", cause))
 	})
 }
 

@@ -142,7 +142,7 @@ func (f *Fleet) finishRace(t *transition, p *trivet.Provision, run provision.Run
 	p.Status.Ended, p.Status.Paused = f.now(), nil
 	t.event(trivet.ReasonRaceWon, "it serves provision %s: it was first, before %s", p.ShortName(), stop.Machine)
 	f.countRace(t.tx, "won")
-	f.countProvision(t.tx, &p.Status)
+	f.countProvision(t.tx, p)
 	err := f.stopSecond(t.tx, p, stop, trivet.ReasonRaceLost, fmt.Sprintf("machine %s was first", t.machine.Name))
 	return errors.Join(err, f.putProvision(t.tx, p))
 }

@@ -95,7 +95,7 @@ func (f *Fleet) continueFrozen(tx *store.Tx, p *trivet.Provision, t *transition)
 func (f *Fleet) cancelFrozen(tx *store.Tx, p *trivet.Provision, t *transition) error {
 	if t == nil {
 		p.Status.State, p.Status.Reason, p.Status.Ended = trivet.ProvisionFailed, "cancelled", f.now()
-		f.countProvision(tx, &p.Status)
+		f.countProvision(tx, p)
 		return f.putProvision(tx, p)
 	}
 	t.event(trivet.ReasonResolved, "the operator cancels the run that a recovery had frozen")

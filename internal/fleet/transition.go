@@ -133,6 +133,7 @@ func (f *Fleet) saveEvents(t *transition) error {
 		if err := f.Events.In(t.tx).Put(record); err != nil {
 			return err
 		}
+		f.logEvent(t.tx, t.machine.Name, &record.Spec)
 	}
 	return nil
 }

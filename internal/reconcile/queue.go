@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type Queue struct {
 	most     int               // of retrying
 	delayed  map[string]*delay // by key
 	failures map[string]int    // consecutive
+	logged   map[string]string // what was logged last of a key that fails; by key
 	closed   bool
 	wake     chan struct{}
 }
@@ -42,7 +44,7 @@ type item struct {
 func NewQueue() *Queue {
 	return &Queue{
 		waiting: map[string]bool{}, running: map[string]bool{}, delayed: map[string]*delay{},
-		failures: map[string]int{}, retrying: map[string]bool{},
+		failures: map[string]int{}, logged: map[string]string{}, retrying: map[string]bool{},
 		wake: make(chan struct{}, 1),
 	}
 }
@@ -140,18 +142,23 @@ type Work func(ctx context.Context, key string) (after time.Duration, err error)
 // Run processes keys with a number of workers until ctx ends, and returns when they are idle. The queue cannot be
 // used again.
 func (q *Queue) Run(ctx context.Context, workers int, log *slog.Logger, do Work) {
+	q.RunNamed(ctx, workers, "key", log, do)
+}
+
+// RunNamed is Run, with the name that keys have in logs.
+func (q *Queue) RunNamed(ctx context.Context, workers int, name string, log *slog.Logger, do Work) {
 	q.mu.Lock()
 	q.most = max(1, workers/2)
 	q.mu.Unlock()
 	var wg sync.WaitGroup
 	for range workers {
-		wg.Go(func() { q.work(ctx, log, do) })
+		wg.Go(func() { q.work(ctx, name, log, do) })
 	}
 	wg.Wait()
 	q.close()
 }
 
-func (q *Queue) work(ctx context.Context, log *slog.Logger, do Work) {
+func (q *Queue) work(ctx context.Context, name string, log *slog.Logger, do Work) {
 	for {
 		key, ok := q.get(ctx)
 		if !ok {
@@ -160,12 +167,51 @@ func (q *Queue) work(ctx context.Context, log *slog.Logger, do Work) {
 		after, err := do(ctx, key)
 		if err != nil && ctx.Err() == nil {
 			after = q.backoff(key)
-			log.Warn("reconcile failed; will retry", "key", key, "after", after, "error", err)
+			level := slog.LevelDebug // it is known
+			if q.isNews(key, err) {
+				level = slog.LevelWarn
+			}
+			log.Log(ctx, level, "reconcile failed; will retry", name, key, "after", after, "error", err)
 		} else {
+			if err == nil && q.recovered(key) {
+				log.Info("reconcile works again", name, key)
+			}
 			q.Forget(key)
 		}
 		q.done(key, after)
 	}
+}
+
+// isNews reports whether a key has failed otherwise than the last time. Numbers differ from one attempt to the next:
+// ports, times and request IDs.
+func (q *Queue) isNews(key string, err error) bool {
+	text := withoutNumbers(err.Error())
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	last, failed := q.logged[key]
+	q.logged[key] = text
+	return !failed || last != text
+}
+
+// recovered reports whether a key that works now has failed the last time.
+func (q *Queue) recovered(key string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, failed := q.logged[key]
+	delete(q.logged, key)
+	return failed
+}
+
+// maxLogged bounds the text of an error that is compared.
+const maxLogged = 512
+
+func withoutNumbers(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, text[:min(len(text), maxLogged)])
 }
 
 // get waits for a key.

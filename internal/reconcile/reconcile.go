@@ -8,6 +8,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -56,6 +57,8 @@ type Declaration struct {
 	// change of it, or of the spec, ends the backoff of the keys that it affects; other changes do not, such as those
 	// that the controller itself writes. nil: it acts on specs only.
 	Input func(trivet.Record) any
+	// Subject is what keys are called in logs, as "machine"; empty: "key".
+	Subject string
 	// Workers is how many keys are processed at once.
 	Workers int
 	// Ranked controllers process a key first on the head that ranks first for it, and later on the others. It only
@@ -134,7 +137,7 @@ func newRunner(cfg Config, c Controller) *runner {
 
 func (r *runner) run(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { r.queue.Run(ctx, r.declared.Workers, r.Log, r.process) })
+	wg.Go(func() { r.queue.RunNamed(ctx, r.declared.Workers, cmp.Or(r.declared.Subject, "key"), r.Log, r.process) })
 	for ctx.Err() == nil {
 		if err := r.feed(ctx); ctx.Err() == nil {
 			r.Log.Warn("the change feed was interrupted; listing all records again", "error", err)

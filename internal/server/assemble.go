@@ -12,6 +12,7 @@ import (
 	"github.com/trivet-project/trivet/internal/api"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
+	"github.com/trivet-project/trivet/internal/bmc"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/console"
 	"github.com/trivet-project/trivet/internal/controller/deadline"
@@ -37,7 +38,8 @@ func (s *Server) openStore(ctx context.Context) error {
 	s.local.SetRefused(s.store.Refused)
 	tables := state.New(s.store)
 	s.fleet, s.clock = fleet.New(tables, name), presence.NewClock(s.member.HasLeader)
-	s.fleet.Metrics = fleet.NewMetrics(s.metrics)
+	s.fleet.Metrics, s.fleet.Log = fleet.NewMetrics(s.metrics), s.cfg.Log
+	s.bmcErrors = bmc.NewMetrics(s.metrics)
 	s.learnt = state.NewLearnt(tables, name)
 	s.fleet.Learnt = s.learnt.Book
 	s.metrics.MustRegister(state.NewCollector(tables), s.learnt, buildInfo(s.cfg.Version))
@@ -94,7 +96,7 @@ func (s *Server) openFiles(context.Context) (err error) {
 func (s *Server) assemble(context.Context) (err error) {
 	s.runLogs = &replica.Logs{Self: s.local.Name(), Store: s.logs, Tables: s.fleet.Tables, Client: s.local.Client()}
 	s.consoles = console.New(console.Config{Self: s.local.Name(), Tables: s.fleet.Tables, Client: s.local.Client(),
-		Unseal: unsealer(s.local.Keys()), Log: s.cfg.Log.With("part", "console")})
+		Unseal: unsealer(s.local.Keys()), Log: s.cfg.Log.With("part", "console"), Metrics: s.bmcErrors})
 	view := &membership.View{Local: s.local, Records: s.records, Statuses: s.monitor.Statuses}
 	s.openHealth(view)
 	s.backups = s.backupSource()

@@ -48,6 +48,7 @@ func (s *Server) runControllers(ctx context.Context) error {
 		power.New(power.Config{
 			Fleet: s.fleet.Within(power.Declaration.Scope()), Tables: within(power.Declaration),
 			Head: s.local.Name(), Commands: s.cfg.PowerCommands, Unseal: unsealer(s.local.Keys()),
+			Log: s.cfg.Log.With("controller", "power"), Metrics: s.bmcErrors,
 		}),
 		collect.New(collect.Config{Tables: within(collect.Declaration), Head: s.local.Name(), Logs: s.logs,
 			Blobs: s.blobs, Expired: s.leases.Expired}),

@@ -12,7 +12,8 @@ import (
 const powerReadTimeout = 10 * time.Second
 
 // readPower asks the BMC of a machine, which has one, for its power state. It sends no command, so it needs no intent.
-func (s *Server) readPower(ctx context.Context, m *trivet.Machine) (string, error) {
+func (s *Server) readPower(ctx context.Context, m *trivet.Machine) (power string, err error) {
+	defer func() { s.bmcErrors.Failed("read", err) }()
 	ctx, cancel := context.WithTimeout(ctx, powerReadTimeout)
 	defer cancel()
 	cfg, err := s.fleet.BMC(m, unsealer(s.local.Keys()))

@@ -19,6 +19,7 @@ import (
 	"github.com/trivet-project/trivet/internal/api"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
+	"github.com/trivet-project/trivet/internal/bmc"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/console"
 	"github.com/trivet-project/trivet/internal/controller/deadline"
@@ -44,6 +45,7 @@ type Server struct {
 	cfg       Config
 	hosts     []string // where this head is reached
 	metrics   *prometheus.Registry
+	bmcErrors *bmc.Metrics
 	listeners listeners
 	limits    ports
 	router    *router

@@ -49,7 +49,9 @@ func (s *Server) openBMCOf(ctx context.Context, h *trivet.Head) (bmc.Client, err
 		return nil, err
 	}
 	cfg.Commands = s.cfg.PowerCommands
-	return bmc.Open(ctx, cfg)
+	c, err := bmc.Open(ctx, cfg)
+	s.bmcErrors.Failed("takeover", err)
+	return c, err
 }
 
 // reach returns why a host does not respond. The shared address responds wherever one of the heads holds it.

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/bmc"
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/state"
@@ -21,6 +23,8 @@ type Fleet interface {
 	AcquireIntent(ctx context.Context, machine string, intent trivet.PowerIntent,
 		hold time.Duration) (trivet.PowerIntent, error)
 	RecordPower(ctx context.Context, machine string, intent trivet.PowerIntent, power string) error
+	// NotePowerFailed records, while an intent is tried again, why it was not carried out yet.
+	NotePowerFailed(ctx context.Context, machine string, intent trivet.PowerIntent, cause error) error
 	// DropIntent drops one that failed for a cause, or that is too old to be carried out, where cause is nil.
 	DropIntent(ctx context.Context, machine string, intent trivet.PowerIntent, cause error) error
 	ReleaseBMC(ctx context.Context, machine string) error
@@ -35,6 +39,7 @@ var Declaration = reconcile.Declaration{
 	Writes:  []trivet.Kind{"Machine", "Workflow", "Event", "Provision", "Address"},
 	Watches: []trivet.Kind{"Machine"},
 	Input:   input,
+	Subject: "machine",
 	Workers: 64, // each uses one BMC, for intentHold at most
 	Ranked:  true,
 }
@@ -66,6 +71,8 @@ type Config struct {
 	// Commands is the directory of the programs of protocol exec.
 	Commands string
 	Unseal   state.Unseal
+	Log      *slog.Logger // nothing is logged if nil
+	Metrics  *bmc.Metrics // nothing is counted if nil
 }
 
 // Controller implements [reconcile.Controller]. Its keys are names of machines. A BMC cannot refuse a late command.
@@ -101,6 +108,8 @@ type knownIntent struct {
 	since  time.Time // when it was written; zero: before this head could see that, so it may be of any age
 	held   time.Time // when its hold was first read
 	failed error     // of this head's last attempt
+	tries  int       // attempts of this head that failed
+	noted  bool      // the record says why
 }
 
 // expired reports whether the intent is too old to be carried out: its machine may have changed since it was decided.
@@ -110,6 +119,9 @@ func (k knownIntent) expired() bool {
 
 // New returns the controller.
 func New(cfg Config) *Controller {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Controller{Config: cfg, intents: map[string]knownIntent{}, sending: map[string]sending{}}
 }
 
@@ -197,8 +209,13 @@ func (c *Controller) execute(ctx context.Context, m *trivet.Machine, known known
 		return nil
 	}
 	if err != nil {
+		c.Metrics.Failed("power", err)
 		err = fmt.Errorf("BMC %s: %w", m.Spec.BMC.Address, err)
-		c.fail(m.Name, intent, err)
+		if c.fail(m.Name, intent, err) && ctx.Err() == nil {
+			if noted := c.Fleet.NotePowerFailed(ctx, m.Name, intent, err); noted != nil {
+				c.Log.Debug("the error of a BMC was not recorded", "machine", m.Name, "error", noted)
+			}
+		}
 	}
 	return err // an error is retried with backoff until the intent expires
 }
@@ -223,14 +240,26 @@ func (c *Controller) note(machine string, intent trivet.PowerIntent, written tim
 	return k
 }
 
-// fail records the error of an attempt.
-func (c *Controller) fail(machine string, intent trivet.PowerIntent, err error) {
+// notedTries is how many attempts of an intent fail before its machine's record says why: many BMCs fail once.
+const notedTries = 3
+
+// fail records the error of an attempt, and reports whether the machine's record is to say it: once for each intent,
+// after some attempts, or at once where the next one can only fail as well.
+func (c *Controller) fail(machine string, intent trivet.PowerIntent, err error) (note bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k, ok := c.intents[machine]; ok && workflow.SameIntent(k.intent, intent) {
-		k.failed = err
-		c.intents[machine] = k
+	k, ok := c.intents[machine]
+	if !ok || !workflow.SameIntent(k.intent, intent) {
+		return false
 	}
+	k.failed = err
+	k.tries++
+	refused := errors.Is(err, trivet.ErrUnauthenticated) || errors.Is(err, trivet.ErrForbidden) ||
+		errors.Is(err, trivet.ErrInvalid)
+	note = !k.noted && (refused || k.tries >= notedTries)
+	k.noted = k.noted || note
+	c.intents[machine] = k
+	return note
 }
 
 // whileWanted returns a context that ends with ErrFenced as soon as the machine's record no longer has an intent: a BMC

@@ -3,11 +3,14 @@ package power
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/bmc"
@@ -229,7 +232,8 @@ func mustStartRun(t *testing.T, f *fleet.Fleet, machine string) {
 // A BMC that fails until the intent expires is the cause that people read.
 func TestFailingBMCIsTheCause(t *testing.T) {
 	f := fleet.New(storetest.New(t, state.New), "head0")
-	c := newController(f)
+	c, reg := newController(f), prometheus.NewRegistry()
+	c.Metrics = bmc.NewMetrics(reg)
 	intent := trivet.PowerIntent{Want: "cycle", Boot: "network", Until: time.Now().Add(workflow.IntentTimeout)}
 	putPowered(t, f, "m", intent, bmctest.NewBox())
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
@@ -247,6 +251,14 @@ func TestFailingBMCIsTheCause(t *testing.T) {
 	if _, err := c.Reconcile(t.Context(), "m"); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Fatalf("%v", err)
 	}
+	counted := 0.0
+	families, _ := reg.Gather()
+	for _, v := range families[0].GetMetric() {
+		counted += v.GetCounter().GetValue()
+	}
+	if counted != 1 {
+		t.Errorf("%g errors are counted, want 1", counted)
+	}
 	k := c.intents["m"]
 	k.since = k.since.Add(-workflow.IntentTimeout) // that much later
 	c.intents["m"] = k
@@ -258,6 +270,56 @@ func TestFailingBMCIsTheCause(t *testing.T) {
 	if e, err := f.Events.Get(t.Context(), trivet.EventName(m.UID, m.Status.Events)); err != nil ||
 		e.Spec.Reason != trivet.ReasonPowerFailed || !strings.Contains(e.Spec.Message, "127.0.0.1:1") {
 		t.Errorf("the last event is %+v, %v", e, err)
+	}
+}
+
+// A BMC that refuses is recorded at once, and one that fails after some attempts: once for each power request.
+func TestFailingBMCIsRecorded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want []int64 // events after each attempt
+	}{
+		"refuses": {trivet.ErrUnauthenticated, []int64{1, 1, 1, 1}},
+		"fails":   {trivet.ErrUnavailable, []int64{0, 0, 1, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fleet.New(storetest.New(t, state.New), "head0")
+			c := newController(f)
+			c.Unseal = func(*trivet.Secret, string) (string, error) { return "", fmt.Errorf("%w: so", tc.err) }
+			intent := trivet.PowerIntent{Want: "on", Boot: "network", Until: time.Now().Add(workflow.IntentTimeout)}
+			newPowered(t, f, "m", intent)
+			c.note("m", intent, time.Now())
+			for i, want := range tc.want {
+				if _, err := c.Reconcile(t.Context(), "m"); !errors.Is(err, tc.err) {
+					t.Fatalf("%v", err)
+				}
+				m, err := f.Machines.Get("m")
+				if err != nil || m.Status.Events != want || m.Status.Intent == nil {
+					t.Fatalf("after attempt %d: %+v, %v", i+1, m.Status, err)
+				}
+			}
+			m, _ := f.Machines.Get("m")
+			if e, err := f.Events.Get(t.Context(), trivet.EventName(m.UID, 1)); err != nil || !e.Spec.Warning ||
+				e.Spec.Reason != trivet.ReasonPowerFailed || !strings.Contains(e.Spec.Message, "tried again") {
+				t.Errorf("the event is %+v, %v", e, err)
+			}
+		})
+	}
+}
+
+// The log says what a BMC has done.
+func TestPowerIsLogged(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	var log strings.Builder
+	c := newController(f)
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	intent := trivet.PowerIntent{Want: "cycle", Boot: "network", Until: time.Now().Add(workflow.IntentTimeout)}
+	newPowered(t, f, "m", intent)
+	c.note("m", intent, time.Now())
+	mustReconcile(t, c, "m", false)
+	off, on := strings.Index(log.String(), "machine=m power=off want=cycle"), strings.Index(log.String(), "machine=m power=on")
+	if off < 0 || on < off || strings.Count(log.String(), "\n") != 2 {
+		t.Errorf("the log:\n%s", &log)
 	}
 }
 

@@ -31,6 +31,7 @@ func (c *Controller) sendWhile(ctx, wanted context.Context, m *trivet.Machine, i
 		if err := client.SetPower(wanted, bmc.Off); err != nil {
 			return err
 		}
+		c.logSent(m, intent, "off")
 		if err := c.Fleet.RecordPower(ctx, m.Name, intent, "off"); err != nil {
 			return err
 		}
@@ -45,7 +46,17 @@ func (c *Controller) sendWhile(ctx, wanted context.Context, m *trivet.Machine, i
 	if err := client.SetPower(wanted, bmc.On); err != nil {
 		return err
 	}
+	c.logSent(m, intent, "on")
 	return c.Fleet.RecordPower(ctx, m.Name, intent, "on")
+}
+
+// logSent logs a power state that a machine's BMC has confirmed.
+func (c *Controller) logSent(m *trivet.Machine, intent trivet.PowerIntent, power string) {
+	args := []any{"machine", m.Name, "power", power, "want", intent.Want, "bmc", m.Spec.BMC.Address}
+	if power == "on" {
+		args = append(args, "boot", intent.Boot)
+	}
+	c.Log.Info("the BMC set the power", args...)
 }
 
 func (c *Controller) open(ctx context.Context, m *trivet.Machine) (bmc.Client, error) {
