@@ -119,6 +119,9 @@ type OwnFacts struct {
 	// Takeover is what it needs to take over from the other full head; nil: that is not requested.
 	Takeover *TakeoverFacts `json:"takeover,omitempty"`
 
+	// Segments are those without a Network from which clients sent DHCP packets to it, bounded in number.
+	Segments []SegmentFacts `json:"segments,omitempty"`
+
 	// Probes are what it found by a synthetic boot in each network that it has an address in.
 	Probes []ProbeFacts `json:"probes,omitempty"`
 
@@ -126,6 +129,15 @@ type OwnFacts struct {
 	OverdueRuns []string `json:"overdueRuns,omitempty"` // their names, bounded in number
 	Silent      int      `json:"silent,omitempty"`      // runs whose agents are not heard
 	SilentRuns  []string `json:"silentRuns,omitempty"`  // their names, bounded in number
+}
+
+// SegmentFacts is a segment from which DHCP clients ask, and of which there is no Network.
+type SegmentFacts struct {
+	// Address is that of its relay, or of the head's interface: the Network of the segment contains it.
+	Address string `json:"address"`
+	// Clients are the MACs of the last clients, bounded in number.
+	Clients []string  `json:"clients"`
+	Last    time.Time `json:"last"` // when the last one asked, by the head's clock
 }
 
 // TakeoverFacts is what a head that may take over knows of that.

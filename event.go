@@ -179,6 +179,8 @@ const (
 	ReasonActionFailed = "ActionFailed"
 	// ReasonPhonedHome: the installed system is up.
 	ReasonPhonedHome = "PhonedHome"
+	// ReasonCloudInitFailed: the installed system is up, and its cloud-init reports errors, which the message has.
+	ReasonCloudInitFailed = "CloudInitFailed"
 	// ReasonSucceeded: the run ended well.
 	ReasonSucceeded = "Succeeded"
 	// ReasonFailed: the run failed; the message says why.
@@ -249,9 +251,9 @@ var EventReasons = []string{
 	ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP, ReasonPowerRequested, ReasonPoweredOn,
 	ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed, ReasonBootStepReached, ReasonGranted, ReasonAgentLost,
 	ReasonAgentReturned, ReasonDeadlineExceeded, ReasonStepLate, ReasonForgotten, ReasonFaultCorrected,
-	ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded, ReasonFailed, ReasonStoreFilling,
-	ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonBlobDamaged, ReasonBlobRepaired, ReasonKeyRotation,
-	ReasonKeyActive, ReasonKeyRotated, ReasonResolved, ReasonCancelled, ReasonNotifierFailing, ReasonNotifierRecovered,
+	ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonCloudInitFailed, ReasonSucceeded, ReasonFailed,
+	ReasonStoreFilling, ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonBlobDamaged, ReasonBlobRepaired,
+	ReasonKeyRotation, ReasonKeyActive, ReasonKeyRotated, ReasonResolved, ReasonCancelled, ReasonNotifierFailing, ReasonNotifierRecovered,
 	ReasonNotifierDisabled, ReasonNotificationsDropped, ReasonBackupFailing, ReasonBackupRecovered,
 	ReasonBucketFailing, ReasonBucketRecovered,
 	ReasonUpgradeStarted, ReasonUpgradeHead, ReasonUpgraded, ReasonUpgradeReverting, ReasonUpgradeReverted,

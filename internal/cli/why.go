@@ -19,13 +19,15 @@ import (
 func (a *app) why() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use:   "why MACHINE|PROVISION",
+		Use:   "why MACHINE|PROVISION|MAC",
 		Short: "Explain the state of a machine or provision",
 		Long: "Explain the state of a machine: its last failure with the cause, the steps of its workflow, and\n" +
 			"all events in order: DHCP, boot files, agent, actions, failures and remedies. Of a provision: what it\n" +
-			"waits for, its place among those that wait for the same, who paused it, and its machine.",
-		Example: "  trivet why m1\n  trivet why m1 --all\n  trivet why m1 -o json\n  trivet why web1",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("machines"),
+			"waits for, its place among those that wait for the same, who paused it, and its machine. Of a MAC: the\n" +
+			"machine that has it, or the segment without a Network that it asks from.",
+		Example: "  trivet why m1\n  trivet why m1 --all\n  trivet why m1 -o json\n  trivet why web1\n" +
+			"  trivet why 52:54:00:12:34:56",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := a.connect()
 			if err != nil {
@@ -34,6 +36,9 @@ func (a *app) why() *cobra.Command {
 			e, err := explainMachine(cmd.Context(), cl, args[0], all)
 			if errors.Is(err, trivet.ErrNotFound) {
 				e, err = a.explainProvision(cmd.Context(), cl, args[0], all, err)
+			}
+			if mac, bad := trivet.CanonicalMAC(args[0]); bad == nil && errors.Is(err, trivet.ErrNotFound) {
+				e, err = explainMAC(cmd.Context(), cl, mac, all, err)
 			}
 			if err != nil {
 				return err
@@ -53,6 +58,7 @@ type explanation struct {
 	Machine   *trivet.Machine    `json:"machine,omitempty"`
 	Workflow  *trivet.Workflow   `json:"workflow,omitempty"`
 	ETA       *learnt.ETA        `json:"eta,omitempty"`    // of the workflow
+	Notes     []string           `json:"notes,omitempty"`  // what other records say of the machine
 	Events    []*trivet.Event    `json:"events,omitempty"` // in order
 }
 
@@ -75,6 +81,9 @@ func (a *app) explainProvision(ctx context.Context, cl *client.Client, name stri
 	}
 	if err == nil {
 		e.Queue, err = cl.QueuePlace(ctx, p.Project, p.Name)
+	}
+	if err == nil && e.Machine == nil {
+		e.Notes, err = holderNote(ctx, cl, p)
 	}
 	e.Provision = p
 	return e, err
@@ -139,6 +148,9 @@ func explainMachine(ctx context.Context, cl *client.Client, machine string, all 
 		}
 		e.ETA = etaOf(e.Workflow)
 	}
+	if e.Notes, err = notesOf(ctx, cl, m, e.Workflow); err != nil {
+		return e, err
+	}
 	e.Events, err = eventsOfMachine(ctx, cl, m)
 	if w := e.Workflow; !all && w != nil {
 		e.Events = slices.DeleteFunc(e.Events, func(e *trivet.Event) bool { return e.Spec.Workflow != w.ShortName() })
@@ -155,6 +167,7 @@ func (a *app) showWhy(e explanation) error {
 	}
 	m := e.Machine
 	if m == nil {
+		a.printNotes(e.Notes)
 		return nil
 	}
 	fmt.Fprintf(a.Out, "Machine %s is %s", m.Name, cmp.Or(string(m.Status.State), "new"))
@@ -162,6 +175,7 @@ func (a *app) showWhy(e explanation) error {
 		fmt.Fprintf(a.Out, ": %s", printable(m.Status.Reason))
 	}
 	fmt.Fprintln(a.Out)
+	a.printNotes(e.Notes)
 	if names := m.Status.FormerNames; len(names) > 0 {
 		fmt.Fprintf(a.Out, "It was renamed: before, it was %s.\n", strings.Join(names, ", and before that "))
 	}
@@ -182,6 +196,12 @@ func (a *app) showWhy(e explanation) error {
 		return err
 	}
 	return a.printEvents(e.Events)
+}
+
+func (a *app) printNotes(notes []string) {
+	for _, note := range notes {
+		fmt.Fprintln(a.Out, printable(note))
+	}
 }
 
 // printWorkflow prints the failure and the steps of a workflow.

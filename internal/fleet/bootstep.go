@@ -28,7 +28,7 @@ func (f *Fleet) ReachBootStep(ctx context.Context, machine, step string, epoch i
 
 // PhoneHome records that the installed system is up. The token must be of this run, and of the epoch that wrote the
 // seed: others may be on a disk that the run has written again since.
-func (f *Fleet) PhoneHome(ctx context.Context, token auth.BootToken) error {
+func (f *Fleet) PhoneHome(ctx context.Context, token auth.BootToken, cloudErrors []string) error {
 	return f.onMachine(ctx, "phone home", token.Machine, func(t *transition) error {
 		switch {
 		case t.workflow == nil || token.Run != t.workflow.UID || token.Epoch != t.workflow.Status.SeedEpoch:
@@ -37,7 +37,7 @@ func (f *Fleet) PhoneHome(ctx context.Context, token auth.BootToken) error {
 			return errUnchanged
 		case faultinject.RunStuck:
 			return errUnchanged
-		case !t.run.PhoneHome():
+		case !t.run.PhoneHome(cloudErrors):
 			return fmt.Errorf("%w: the run is %s and does not wait for its first boot", trivet.ErrConflict,
 				t.workflow.Status.State)
 		}

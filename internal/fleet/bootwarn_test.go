@@ -27,7 +27,7 @@ func TestPhoneHomeOfAnotherEpoch(t *testing.T) {
 		}
 	}
 	other := auth.BootToken{Machine: "m1", Epoch: 2, Run: "OTHER"}
-	if err := r.PhoneHome(t.Context(), other); !errors.Is(err, trivet.ErrFenced) {
+	if err := r.PhoneHome(t.Context(), other, nil); !errors.Is(err, trivet.ErrFenced) {
 		t.Errorf("a phone-home of another run: %v, want fenced", err)
 	}
 	if m := r.machine(); m.Status.State != trivet.MachineProvisioning {

@@ -108,7 +108,7 @@ func (r *rack) report(epoch int64, key string, reports ...trivet.Report) error {
 func (r *rack) phoneHome(epoch int64) error {
 	w, err := r.Workflows.Get(trivet.Resolve("", r.machine().Status.Workflow))
 	r.must(err)
-	return r.PhoneHome(r.Context(), auth.BootToken{Machine: "m1", Epoch: epoch, Run: w.UID})
+	return r.PhoneHome(r.Context(), auth.BootToken{Machine: "m1", Epoch: epoch, Run: w.UID}, nil)
 }
 
 // events returns the events whose names begin with a prefix.

@@ -163,7 +163,7 @@ func (r *rack) installOn(machine string) {
 		{Seq: 2, Action: "reboot", Attempt: 1, State: trivet.StepDone}}}))
 	w, err := r.Workflows.Get(trivet.Resolve("", m.Status.Workflow))
 	r.must(err)
-	r.must(r.PhoneHome(r.Context(), auth.BootToken{Machine: machine, Epoch: m.Status.Epoch, Run: w.UID}))
+	r.must(r.PhoneHome(r.Context(), auth.BootToken{Machine: machine, Epoch: m.Status.Epoch, Run: w.UID}, nil))
 }
 
 // Where the failed machine was not reported off, or its address cannot move, it keeps the address, and the next machine

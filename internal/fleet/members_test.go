@@ -108,7 +108,7 @@ func (r *rack) succeed(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return r.PhoneHome(ctx, auth.BootToken{Machine: m.Name, Epoch: m.Status.Epoch, Run: w.UID})
+	return r.PhoneHome(ctx, auth.BootToken{Machine: m.Name, Epoch: m.Status.Epoch, Run: w.UID}, nil)
 }
 
 // fail ends the run of a provision, and makes its machine available again.

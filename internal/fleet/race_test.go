@@ -45,7 +45,7 @@ func (r *rack) acts(machine string, epoch int64) error {
 func (r *rack) phonesHome(machine string, epoch int64) error {
 	w, err := r.Workflows.Get(trivet.Resolve("", r.machineNamed(machine).Status.Workflow))
 	r.must(err)
-	return r.PhoneHome(r.Context(), auth.BootToken{Machine: machine, Epoch: epoch, Run: w.UID})
+	return r.PhoneHome(r.Context(), auth.BootToken{Machine: machine, Epoch: epoch, Run: w.UID}, nil)
 }
 
 // Two machines install a provision. The first that is up serves it; the other one is stopped, its agent refused, and its

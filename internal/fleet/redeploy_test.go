@@ -52,7 +52,7 @@ func TestRedeploy(t *testing.T) {
 	}
 	for _, token := range []auth.BootToken{{Machine: "p1", Epoch: before.Epoch, Run: r.run("a-1").UID},
 		{Machine: "p1", Epoch: m.Status.Epoch, Run: r.run("a-1").UID}} {
-		if err := r.PhoneHome(t.Context(), token); err != nil && !errors.Is(err, trivet.ErrFenced) {
+		if err := r.PhoneHome(t.Context(), token, nil); err != nil && !errors.Is(err, trivet.ErrFenced) {
 			t.Error(err)
 		}
 		if st := r.machineNamed("p1").Status; st.State != trivet.MachineClaimed {

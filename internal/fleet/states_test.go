@@ -186,7 +186,7 @@ func (s *subject) do(command string) error {
 				token.Epoch = w.Status.SeedEpoch
 			}
 		}
-		return s.PhoneHome(ctx, token)
+		return s.PhoneHome(ctx, token, nil)
 	case "off":
 		return s.powerOff(m)
 	case "recover":

@@ -45,6 +45,8 @@ type Config struct {
 	Late func() Late
 	// Ports returns those of this head's boot services.
 	Ports func() Ports
+	// Segments returns those without a Network from which DHCP clients ask.
+	Segments func() []trivet.SegmentFacts
 	// Takeover returns what this head needs to take over.
 	Takeover func() *trivet.TakeoverFacts
 	// Started reports whether all of the above may be used.

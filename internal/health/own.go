@@ -42,6 +42,7 @@ func (s *Source) collectOwn(ctx context.Context) (o trivet.OwnFacts) {
 	late := s.Late()
 	o.Overdue, o.OverdueRuns, o.Silent, o.SilentRuns = late.Overdue, late.OverdueRuns, late.Silent, late.SilentRuns
 	o.Takeover = s.Takeover()
+	o.Segments = s.Segments()
 	o.Probes = s.probes(ctx)
 	return o
 }

@@ -68,6 +68,12 @@ func dhcp(f *trivet.StatusFacts, r *result) {
 			r.note("network %s is not probed: no head has an address in it; relays serve it, or none does", n.Name)
 		}
 	}
+	own(f, func(h *trivet.HeadFacts, o *trivet.OwnFacts) { // anyone can send such packets: they change no state
+		for _, s := range o.Segments {
+			r.note("no Network contains %s, from which %s asked %s by DHCP: create one", s.Address,
+				names(s.Clients), h.Name)
+		}
+	})
 }
 
 func tftp(f *trivet.StatusFacts, r *result) {

@@ -34,6 +34,9 @@ func (s *Server) ServeDHCP(ctx context.Context, r *dhcp.Packet) *dhcp.Reply {
 	c := &client{Packet: r, host: s.host(r.MAC().String()), server: r.Local}
 	c.lease = addressing.Request{MAC: c.mac, Machine: c.machine, Network: s.Leases.Network(r.Link()),
 		Hint: r.RequestedIP(), Server: r.Local, Port: switchPort(r), Wait: r}
+	if c.lease.Network == nil {
+		s.noteSegment(c)
+	}
 	s.overhear(c)
 	c.decision = boot.Decide(s.facts(c))
 	if c.decision.Mode == boot.Silent {

@@ -47,10 +47,11 @@ type fixture struct {
 
 	mu sync.Mutex
 	// guards following
-	steps    []string
-	requests []string // by HTTP, in the lab
-	homed    []auth.BootToken
-	refuse   error
+	steps       []string
+	requests    []string // by HTTP, in the lab
+	homed       []auth.BootToken
+	cloudErrors []string
+	refuse      error
 	// reports has one item for each reported step.
 	reports chan struct{}
 }
@@ -88,10 +89,10 @@ func (r *fixture) server(t testing.TB, c netboot.Config) *netboot.Server {
 	c.Leases = addressing.New(addressing.Config{Tables: r.Tables, Shared: c.VIP.Addr(), Quorum: c.Quorum,
 		Logger: c.Logger})
 	c.StepReached = func(_ context.Context, machine, step string, _ int64) error { return r.note(machine + " " + step) }
-	c.PhoneHome = func(_ context.Context, token auth.BootToken) error {
+	c.PhoneHome = func(_ context.Context, token auth.BootToken, cloudErrors []string) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.homed = append(r.homed, token)
+		r.homed, r.cloudErrors = append(r.homed, token), append(r.cloudErrors, cloudErrors...)
 		return r.refuse
 	}
 	c.ForeignServer = func(_ context.Context, s fleet.ForeignServer) error {

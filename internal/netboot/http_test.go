@@ -329,6 +329,18 @@ func TestPhoneHome(t *testing.T) {
 	if len(r.homed) != 3 || r.homed[0].Machine != "m1" || r.homed[0].Epoch != 7 {
 		t.Errorf("reported %+v", r.homed)
 	}
+	r.mu.Lock()
+	r.refuse, r.cloudErrors = nil, nil
+	r.mu.Unlock()
+	for _, body := range []string{`{"errors": ["a", "b"]}`, `{"errors": "c"}`, "hostname=x", `{"errors": [` +
+		strings.Repeat(`"d",`, 70_000), `{"errors": ["` + strings.Repeat("e", 600) + `"` + strings.Repeat(`,"f"`, 20) + `]}`} {
+		req := httptest.NewRequest("POST", good, strings.NewReader(body))
+		r.ServeHTTP(httptest.NewRecorder(), req)
+	}
+	want := []string{"a", "b", strings.Repeat("e", 500), "f", "f", "f", "f", "f", "f", "f"}
+	if diff := cmp.Diff(want, r.cloudErrors); diff != "" {
+		t.Errorf("the errors of cloud-init: %s", diff)
+	}
 	if resp := r.ask("GET", good, "10.0.0.77"); resp.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %s", resp.Status)
 	}

@@ -8,6 +8,7 @@ type metrics struct {
 	unoffered  prometheus.Counter
 	takeovers  prometheus.Counter
 	foreign    prometheus.Counter
+	segments   prometheus.Counter
 	dropped    prometheus.Counter
 }
 
@@ -27,11 +28,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		takeovers: prometheus.NewCounter(opts("takeovers_total", "DHCP packets answered in place of another head.")),
 		foreign: prometheus.NewCounter(opts("foreign_servers_total", "Answers of DHCP servers that are not heads, "+
 			"and DHCPREQUEST packets that accepted them, in networks whose addresses Trivet assigns.")),
+		segments: prometheus.NewCounter(opts("segment_packets_total",
+			"DHCP packets from segments without a Network, which are not answered.")),
 		dropped: prometheus.NewCounter(opts("dropped_writes_total",
 			"Deferred writes of boot progress that failed or did not fit the queue.")),
 	}
 	if r != nil {
-		r.MustRegister(m.scripts, m.handshakes, m.unoffered, m.takeovers, m.foreign, m.dropped)
+		r.MustRegister(m.scripts, m.handshakes, m.unoffered, m.takeovers, m.foreign, m.segments, m.dropped)
 	}
 	return m
 }

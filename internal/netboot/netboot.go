@@ -64,8 +64,8 @@ type Config struct {
 	StepReached func(ctx context.Context, machine, step string, epoch int64) error
 	// ForeignServer records a DHCP server that is not a head.
 	ForeignServer func(ctx context.Context, s fleet.ForeignServer) error
-	// PhoneHome records that a machine's installed system is up. The token is verified.
-	PhoneHome func(ctx context.Context, token auth.BootToken) error
+	// PhoneHome records that a machine's installed system is up, and the errors of its cloud-init. The token is verified.
+	PhoneHome func(ctx context.Context, token auth.BootToken, cloudErrors []string) error
 
 	Logger   *slog.Logger          // nothing is logged if nil
 	Registry prometheus.Registerer // nothing is registered if nil
@@ -85,6 +85,7 @@ type Server struct {
 	deferred   *deferrals
 	progress   *state.WriteQueue[progress]
 	foreign    *foreignServers
+	segments   *segments
 	reports    *state.WriteQueue[fleet.ForeignServer]
 	metrics    *metrics
 	mux        *http.ServeMux
@@ -106,6 +107,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		Config: c, log: c.Logger, programs: programs, deferred: newDeferrals(), metrics: newMetrics(c.Registry),
+		segments:   newSegments(),
 		options:    state.NewView(c.Store, c.Networks, allOptions),
 		responders: state.NewView(c.Store, c.Heads, newResponders),
 		warnings:   rate.Sometimes{Interval: time.Second},

@@ -18,7 +18,8 @@ func (s *Server) openHealth(view *membership.View) {
 	s.health = health.New(health.Config{Head: s.local.Name(), Member: s.member, Tables: s.fleet.Tables,
 		Client: s.local.Client(), View: view.Cluster, Statuses: s.monitor.Statuses, Quorum: s.member.HasLeader,
 		Refused: s.store.Refused, MissingBlobs: s.blobs.Missing, Certificates: s.certificates, Late: s.late,
-		Ports: s.bootPorts, Takeover: s.takeover.Facts, DiskErrors: s.faults.recent, Started: s.started.Load})
+		Ports: s.bootPorts, Takeover: s.takeover.Facts, DiskErrors: s.faults.recent,
+		Started: s.started.Load, Segments: func() []trivet.SegmentFacts { return s.netboot.Segments() }})
 }
 
 // late returns the runs that do not go on as they must, once the controllers run.

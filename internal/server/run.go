@@ -153,7 +153,7 @@ func (s *Server) untilDrained(ctx context.Context) (context.Context, context.Can
 		if drain > 0 {
 			s.cfg.Log.Info("stopping: not ready from now on, and serving for a while", "drain", drain)
 		} else {
-			s.cfg.Log.Info("stopping", "cause", context.Cause(ctx))
+			s.cfg.Log.Info("stopping", "restart", errors.Is(context.Cause(ctx), ErrRestart))
 		}
 		select {
 		case <-time.After(drain):

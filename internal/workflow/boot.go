@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/trivet-project/trivet"
 )
@@ -60,7 +61,7 @@ func (r *Run) PowerSet() bool {
 
 // PhoneHome records that the installed system is up, which ends the run, also a frozen one: the system was installed by
 // it. It reports whether the run waited for that.
-func (r *Run) PhoneHome() bool {
+func (r *Run) PhoneHome(cloudErrors []string) bool {
 	s := r.Status.Step(trivet.StepFirstBoot)
 	if r.Status.State != trivet.WorkflowStarting || s == nil {
 		return false
@@ -68,6 +69,11 @@ func (r *Run) PhoneHome() bool {
 	r.end(s, trivet.StepDone)
 	r.Status.Frozen = false
 	r.event(trivet.ReasonPhonedHome, s.Name, "the installed system is up")
+	if len(cloudErrors) > 0 {
+		text := "the first boot finished, and cloud-init reports: " + strings.Join(cloudErrors, "; ")
+		s.Cause = strings.ToValidUTF8(text[:min(len(text), MaxCause)], "")
+		r.warn(trivet.ReasonCloudInitFailed, s.Name, "%s", s.Cause)
+	}
 	r.succeed()
 	return true
 }

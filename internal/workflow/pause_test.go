@@ -94,7 +94,7 @@ func (w *world) do(event string) {
 			w.report(state, event == "final")
 		}
 	case "phone":
-		w.r.PhoneHome()
+		w.r.PhoneHome(nil)
 	case "expire":
 		remedy(w.r.Expire(machine))
 	case "lost":

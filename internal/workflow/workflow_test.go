@@ -104,7 +104,7 @@ func TestAnInstall(t *testing.T) {
 	if workflow.WantsAgent(&b.w.Status) {
 		t.Error("a machine whose actions are done would netboot the installer")
 	}
-	b.r.PhoneHome()
+	b.r.PhoneHome(nil)
 	b.want("succeeded DDDDDDDDD")
 }
 

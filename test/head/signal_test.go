@@ -278,3 +278,13 @@ func TestCtrlCDemo(t *testing.T) {
 		t.Errorf("%v is left behind, %v", left, err)
 	}
 }
+
+// The log says that the head stops, and that it has stopped.
+func TestStopIsLogged(t *testing.T) {
+	h := newHead(t)
+	h.Stop()
+	if text := h.Log.String(); !strings.Contains(text, "msg=stopping") ||
+		strings.Index(text, "msg=stopped") < strings.Index(text, "msg=stopping") {
+		t.Errorf("the log lacks its stop:\n%s", text)
+	}
+}

@@ -1,6 +1,7 @@
 package action
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,10 +27,12 @@ hook.handle_part(None, "text/cloud-boothook", "part-001", open(sys.argv[1] + "/v
 // The system phones home when it is up, to any head, once; also when it was cut off the first time.
 func TestPhoneHome(t *testing.T) {
 	dir := t.TempDir()
-	calls := make(chan string, 10)
+	calls, bodies := make(chan string, 10), make(chan string, 10)
 	serve := func(status int) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
 			w.WriteHeader(status)
+			bodies <- string(body)
 			calls <- r.Method + " " + r.URL.Path
 		}))
 		t.Cleanup(s.Close)
@@ -52,12 +55,16 @@ func TestPhoneHome(t *testing.T) {
 	if len(calls) > 0 {
 		t.Errorf("%s, before the system is up", <-calls)
 	}
-	must(t, os.WriteFile(s.result, nil, 0o600))
+	must(t, os.WriteFile(s.result+".new", []byte(`{"v1": {"datasource": "x", "errors": ["('scripts_user', é)"]}}`), 0o600))
+	must(t, os.Rename(s.result+".new", s.result))
 	for _, want := range []string{"POST /phone-home/b", "POST /phone-home/c"} {
 		select {
 		case got := <-calls:
 			if got != want {
 				t.Errorf("%s, want %s", got, want)
+			}
+			if body := <-bodies; body != `{"errors": ["('scripts_user', \u00e9)"]}` {
+				t.Errorf("%s with %s", got, body)
 			}
 		case <-time.After(20 * time.Second):
 			t.Fatalf("no %s", want)

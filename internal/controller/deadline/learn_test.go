@@ -132,7 +132,7 @@ func (i *installer) report(ctx context.Context, reports ...trivet.Report) error 
 
 func (i *installer) phoneHome(ctx context.Context) error {
 	w, err := i.f.Workflows.Get("default/p-1")
-	return errors.Join(err, i.f.PhoneHome(ctx, auth.BootToken{Machine: "m1", Epoch: 1, Run: w.UID}))
+	return errors.Join(err, i.f.PhoneHome(ctx, auth.BootToken{Machine: "m1", Epoch: 1, Run: w.UID}, nil))
 }
 
 func nothing(context.Context) error { return nil }
