@@ -15,7 +15,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// What an installed system is told is checked where it is written: cloud-init ignores what it does not understand, so
+// What an installed system gets is checked where it is written: cloud-init ignores what it does not understand, so
 // that a mistake would show itself as a system without users or without a network.
 
 // admitSeed checks what a provision sets for cloud-init, where that is new.

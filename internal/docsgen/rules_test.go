@@ -17,7 +17,9 @@ const requiredFields = `
 	Provision.spec.template
 	Image.spec.blob.digest Image.spec.format
 	Platform.spec.arch Platform.spec.kernel.digest Platform.spec.initrd.digest
+	Platform.spec.agent.base Platform.spec.agent.program
 	Network.spec.cidr Network.spec.ranges.from Network.spec.ranges.to
+	Site.spec.blobs.s3 Site.spec.blobs.s3.location Site.spec.blobs.s3.secret
 	Account.spec.role
 	Notifier.spec.webhook.url Notifier.spec.webhook.secret Notifier.spec.mail.server Notifier.spec.mail.from
 	Notifier.spec.mail.to

@@ -197,7 +197,7 @@ func TestPromote(t *testing.T) {
 // isProtected expects that nothing takes the machine from its head.
 func (m *labHost) isProtected(t *testing.T, h *head) {
 	t.Helper()
-	for _, args := range [][]string{{"release", "m7", "--yes"}, {"delete", "provision", "head-m7"},
+	for _, args := range [][]string{{"release", "m7", "--yes"}, {"delete", "provision", "head-m7", "--yes"},
 		{"delete", "machine", "m7"}, {"rename", "machine", "m7", "m8"}, {"redeploy", "m7", "--yes"},
 		{"head", "promote", "m7", "--name", "other", "--plan"}} {
 		r, err := h.Trivet(args...)
