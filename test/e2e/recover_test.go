@@ -50,7 +50,8 @@ func TestInstallWithQuorumLost(t *testing.T) {
 // alone until the operator decides. Then it is power-cycled, finds the new head, and ends installed. Now that head is
 // lost as well, and the same backup is restored to another one: the machine, which was installed since, is left alone
 // again, and its system runs on when the operator decides so.
-func TestInstallWithBackupLeft(t *testing.T) {
+func TestSoakInstallWithBackupLeft(t *testing.T) {
+	soak(t)
 	t.Parallel()
 	r := newRecovery(t, "e2e-backup")
 	r.begin()
