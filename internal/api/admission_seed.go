@@ -95,7 +95,7 @@ func checkNetworkData(text string) error {
 	}
 	if version := valueOf(object, "version"); err == nil &&
 		(version == nil || version.String() != "1" && version.String() != "2") {
-		err = errors.New("it has no version; write version: 2, and then such as ethernets:")
+		err = errors.New("it has no version; write version: 2, and then ethernets")
 	}
 	if err != nil {
 		return &trivet.FieldError{Field: "spec.networkData", Problem: fmt.Sprintf("is no network-config of cloud-init: %v; "+

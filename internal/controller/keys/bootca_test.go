@@ -72,7 +72,7 @@ func TestRotateBootCA(t *testing.T) {
 	}
 	next := k.Status.Next
 	a.rank, b.rank = 1, 0 // the head that began it is lost
-	k = s.until("all have it", inPhase(trivet.KeyFollowing), b, c)
+	s.until("all have it", inPhase(trivet.KeyFollowing), b, c)
 	s.rounds(5, s.nodes...)
 	if k = s.key(); k.Status.Phase != trivet.KeyFollowing || b.ring.IDs()[0] != old || k.Status.Until.IsZero() {
 		t.Errorf("in the grace: %+v with %v", k.Status, b.ring.IDs())
