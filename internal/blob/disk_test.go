@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -37,8 +38,10 @@ func TestUnreadableBlob(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			disk, faults, damaged := faultfs.New(t), 0, 0
-			bad := openOn(t, disk, Options{Fault: func(error) { faults++ }, Damaged: func(Digest, error) { damaged++ }})
+			var faults, damaged atomic.Int32
+			disk := faultfs.New(t)
+			bad := openOn(t, disk, Options{Fault: func(error) { faults.Add(1) },
+				Damaged: func(Digest, error) { damaged.Add(1) }})
 			good, content := open(t, Options{}), noise(3*ChunkBytes)
 			ref := put(t, good, content)
 			put(t, bad, content)
@@ -46,9 +49,10 @@ func TestUnreadableBlob(t *testing.T) {
 			must(t, err)
 			disk.Set(faultfs.Faults{ReadError: syscall.EIO, Match: digestOf(t, ref).hex() + "*",
 				From: ChunkBytes + 9, To: ChunkBytes + 10})
-			if read(t, bad, ref) == nil || bad.Has(digestOf(t, ref)) || faults == 0 || damaged != 1 {
-				t.Errorf("it is not found: the store has it: %v; %d faults, %d damaged", bad.Has(digestOf(t, ref)), faults,
-					damaged)
+			if read(t, bad, ref) == nil || bad.Has(digestOf(t, ref)) || faults.Load() == 0 ||
+				damaged.Load() != 1 {
+				t.Errorf("it is not found: the store has it: %v; %d faults, %d damaged", bad.Has(digestOf(t, ref)),
+					faults.Load(), damaged.Load())
 			}
 			if _, err := os.Stat(bad.path(digestOf(t, ref)) + pullSuffix); err != nil {
 				t.Error("without another copy, what can be read is gone:", err)
