@@ -26,7 +26,7 @@ type site struct {
 
 // What is provisioned: two waves of machines, one machine that does not boot and is replaced, a provision whose machine
 // is in no network that its template could use, and one for which there is no machine; and a schedule of backups that
-// fails.
+// fails, as does the bucket of images.
 const (
 	wave   = 4
 	active = 2*wave + 1
@@ -61,6 +61,14 @@ spec:
 kind: BackupSchedule
 name: nightly
 spec: {every: 24h, directory: missing}
+---
+kind: Secret
+name: bucket
+spec: {data: {accessKey: none, secretKey: none-of-any-server}}
+---
+kind: Site
+name: site
+spec: {blobs: {s3: {location: "s3://images/trivet", endpoint: "http://127.0.0.1:9", secret: bucket}}}
 ---
 kind: Provision
 name: queued
