@@ -208,8 +208,15 @@ func (h *Head) TrivetAt(at *Head, args ...string) (Result, error) {
 	return h.trivet(cmd)
 }
 
-func (h *Head) trivet(cmd *exec.Cmd) (Result, error) {
-	ctx, cancel := context.WithTimeout(h.Context(), Timeout)
+func (h *Head) trivet(cmd *exec.Cmd) (Result, error) { return h.within(Timeout, cmd) }
+
+// TrivetWithin runs an operator command that may take longer than others.
+func (h *Head) TrivetWithin(limit time.Duration, args ...string) (Result, error) {
+	return h.within(limit, Command("", Program(h.T), args...))
+}
+
+func (h *Head) within(limit time.Duration, cmd *exec.Cmd) (Result, error) {
+	ctx, cancel := context.WithTimeout(h.Context(), limit)
 	defer cancel()
 	return CLI(ctx, cmd, h.AdminFile())
 }

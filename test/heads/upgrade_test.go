@@ -122,7 +122,9 @@ func TestUpgrade(t *testing.T) {
 	}
 	h0.awaitVersions(map[string]string{"head0": "v99.1.1", "head1": "v99.1.1", "head2": "v99.1.1"})
 	h0.awaitPlatform(l.cl, "v99.1.1")
-	h0.MustTrivet("upgrade", "rollback", "--yes")
+	if r, err := h0.TrivetWithin(upgradeLimit, "upgrade", "rollback", "--yes"); err != nil {
+		t.Fatalf("%v\n%s", err, r.All)
+	}
 	h0.awaitVersions(map[string]string{"head0": "v99.1.0", "head1": "v99.1.0", "head2": "v99.1.0"})
 
 	h0.awaitPlatform(l.cl, "v1")
@@ -238,9 +240,13 @@ func (l *ledger) underLoad() (stop func() int) {
 // upgrade upgrades the heads to the program of a file, and returns what the command printed.
 func (h *head) upgrade(file string) (string, error) {
 	h.Helper()
-	r, err := h.Trivet("upgrade", "run", file, "--yes", "--soak", "1s")
+	r, err := h.TrivetWithin(upgradeLimit, "upgrade", "run", file, "--yes", "--soak", "1s")
 	return r.All, err
 }
+
+// upgradeLimit bounds an upgrade, and the way back: each head must have been well for a while before the next one, and
+// is not where the computer is busy.
+const upgradeLimit = 5 * time.Minute
 
 // versions returns those of the heads.
 func (h *head) versions() map[string]string {
