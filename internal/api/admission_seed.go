@@ -60,15 +60,15 @@ func checkHostname(name string) error {
 }
 
 // userDataTypes are how texts begin that cloud-init understands (cloud-init documentation, "User-data formats").
-var userDataTypes = []string{"#cloud-config", "#!", "#include", "#cloud-boothook", "#part-handler", "## template: jinja",
-	"content-type:", "mime-version:"}
+var userDataTypes = []string{"#cloud-config", "#!", "#include", "#cloud-boothook", "#part-handler",
+	"## template: jinja", "content-type:", "mime-version:"}
 
 func checkUserData(text string) error {
 	first, _, _ := strings.Cut(text, "\n")
 	known := func(prefix string) bool { return strings.HasPrefix(strings.ToLower(first), prefix) }
 	if !slices.ContainsFunc(userDataTypes, known) {
-		return &trivet.FieldError{Field: "spec.userData", Problem: "begins with a line that cloud-init does not know, so that " +
-			"it would ignore all of it; begin with #cloud-config, or with #! for a script"}
+		return &trivet.FieldError{Field: "spec.userData", Problem: "begins with a line that cloud-init does not know, so " +
+			"that it would ignore all of it; begin with #cloud-config, or with #! for a script"}
 	}
 	if strings.TrimSpace(first) != "#cloud-config" {
 		return nil

@@ -165,7 +165,8 @@ func writeOddFiles(t *testing.T) {
 	disk := make([]byte, 1<<20)
 	disk[510], disk[511] = 0x55, 0xaa
 	for name, text := range map[string][]byte{
-		"disk.raw": disk, "other.raw": append(bytes.Clone(disk), make([]byte, 512)...), "huge.yaml": nil, "empty.yaml": nil, "utf16.yaml": utf16Text,
+		"disk.raw": disk, "other.raw": append(bytes.Clone(disk), make([]byte, 512)...),
+		"huge.yaml": nil, "empty.yaml": nil, "utf16.yaml": utf16Text,
 		"program.yaml": []byte("\x7fELF\x02\x01\x01\x00\x00\x00"), "notes/machines.txt": []byte("m1 m2\n"),
 		"latin1.yaml": []byte("kind: Machine\nname: m9\nspec: {rack: \"B\xfcro\"}\n"),
 	} {

@@ -3,6 +3,8 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/trivet-project/trivet"
@@ -35,16 +37,13 @@ func (f *Fleet) CheckProvision(tx *store.Tx, p *trivet.Provision) error {
 // checkImage refuses an image that does not exist, or that its action cannot use. The error is about the parameter that
 // names it, where one does.
 func (f *Fleet) checkImage(tx *store.Tx, p *trivet.Provision, t *trivet.Template, named workflow.NamedImage) error {
-	field, uses := "spec.template", p.Spec.Template+" uses image "
-	for key, value := range p.Spec.Parameters {
-		if value == named.Name {
-			field, uses = "spec.parameters."+key, "names image "
-		}
+	field, uses := "spec.template", p.Spec.Template+" uses "
+	if key := parameterOf(t.Spec.Actions[named.Action], p.Spec.Parameters, named.Name); key != "" {
+		field, uses = "spec.parameters."+key, "names "
 	}
 	full, err := imageName(p.Project, t.Project, named.Name)
 	if err != nil {
-		return &trivet.FieldError{Field: field, Problem: strings.TrimSuffix(uses, "image ") + "an image that cannot be used: " +
-			err.Error()}
+		return &trivet.FieldError{Field: field, Problem: uses + "an image that cannot be used: " + err.Error()}
 	}
 	project, own := trivet.SplitName(full)
 	flag := ""
@@ -53,7 +52,7 @@ func (f *Fleet) checkImage(tx *store.Tx, p *trivet.Provision, t *trivet.Template
 	}
 	image, err := f.Images.In(tx).Get(full)
 	if errors.Is(err, trivet.ErrNotFound) {
-		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%s%s, which does not exist (trivet get images%s); "+
+		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%simage %s, which does not exist (trivet get images%s); "+
 			"import it first: trivet image import FILE --name %s%s", uses, trivet.ShortName(full), flag, own, flag)}
 	}
 	if err != nil {
@@ -62,17 +61,28 @@ func (f *Fleet) checkImage(tx *store.Tx, p *trivet.Provision, t *trivet.Template
 	return wrongFormat(field, uses, t.Spec.Actions[named.Action], trivet.ShortName(full), image)
 }
 
+// parameterOf returns the parameter whose value is the image that an action names; empty where there is none.
+func parameterOf(a trivet.Action, given map[string]string, image string) string {
+	text, _ := a.With["image"].(string)
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if given[key] == image && strings.Contains(text, ".Params."+key) {
+			return key
+		}
+	}
+	return ""
+}
+
 // wrongFormat refuses an image that an action cannot use.
 func wrongFormat(field, uses string, a trivet.Action, name string, image *trivet.Image) error {
 	if err := actionspec.CheckFormat(a, name, image.Spec); err != nil {
-		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%s%s for action %s, which cannot use it: %v", uses,
-			name, a.Name, err)}
+		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%simage %s for action %s, which cannot use it: %v",
+			uses, name, a.Name, err)}
 	}
 	return nil
 }
 
-// CheckTemplateImages refuses a template that names an image which exists and is of a format that the action cannot use.
-// One that does not exist yet may be imported later.
+// CheckTemplateImages refuses a template that names an image which exists, and is of a format that its action cannot
+// use. One that does not exist yet may be imported later.
 func (f *Fleet) CheckTemplateImages(tx *store.Tx, t *trivet.Template) error {
 	for _, named := range workflow.NamedImages(t, nil) {
 		full := trivet.Resolve(t.Project, named.Name)
@@ -83,8 +93,8 @@ func (f *Fleet) CheckTemplateImages(tx *store.Tx, t *trivet.Template) error {
 		if err != nil {
 			return err
 		}
-		field := fmt.Sprintf("spec.actions[%d].with.image", named.Action)
-		if err := wrongFormat(field, "names image ", t.Spec.Actions[named.Action], trivet.ShortName(full), image); err != nil {
+		field, action := fmt.Sprintf("spec.actions[%d].with.image", named.Action), t.Spec.Actions[named.Action]
+		if err := wrongFormat(field, "names ", action, trivet.ShortName(full), image); err != nil {
 			return err
 		}
 	}

@@ -103,7 +103,7 @@ func (f *Fleet) images(tx *store.Tx, p *trivet.Provision, t *trivet.Template, ac
 		}
 		if err == nil {
 			field := fmt.Sprintf("spec.actions[%d].with.image", i)
-			err = wrongFormat(field, "names image ", a, name, image)
+			err = wrongFormat(field, "names ", a, name, image)
 		}
 		if err != nil {
 			return nil, err

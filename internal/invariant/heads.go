@@ -46,8 +46,8 @@ func quorum(f *trivet.StatusFacts, r *result) {
 	case f.Quorum:
 	case len(v.up) < v.majority():
 		r.broken(fmt.Sprintf("start %s; where they are lost for good: trivet recover --from-survivor on a full head that "+
-			"is left (%s)", names(v.down), pageRecovery), "no quorum: %d of %d voters respond, and %d must; nothing can be written", len(v.up), len(v.all),
-			v.majority())
+			"is left (%s)", names(v.down), pageRecovery), "no quorum: %d of %d voters respond, and %d must; nothing "+
+			"can be written", len(v.up), len(v.all), v.majority())
 	default:
 		r.broken("wait for some seconds; then look into the logs of the heads, and at their links and clocks",
 			"%s is connected to no leader, although %d of %d voters respond; nothing can be written", f.Head, len(v.up),

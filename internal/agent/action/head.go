@@ -31,18 +31,13 @@ func (e *Env) head(ctx context.Context, at *Attempt, s *actionspec.Head) error {
 			return err
 		}
 		defer tree.Close()
-		uid, _, err := tree.User(s.Owner.User)
+		meta, err := metaOf(tree, s.Path, s.Mode, s.Owner)
 		if err != nil {
-			return finalf(trivet.FaultConfiguration, "write %s: %w", s.Path, err)
-		}
-		gid, err := tree.Group(s.Owner.Group)
-		if err != nil {
-			return finalf(trivet.FaultConfiguration, "write %s: %w", s.Path, err)
+			return err
 		}
 		if err := writeProgram(tree, s.Program); err != nil {
 			return fmt.Errorf("write the program: %w", err)
 		}
-		meta := rootfs.Meta{Mode: uint32(s.Mode), UID: own(uid), GID: own(gid)}
 		if err := tree.WriteFile(s.Path, config, meta); err != nil {
 			return fmt.Errorf("write %s: %w", s.Path, err)
 		}
