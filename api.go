@@ -79,15 +79,15 @@ type CA struct {
 // ScrapeTarget is a head as Prometheus finds it by its HTTP service discovery.
 type ScrapeTarget struct {
 	Targets []string          `json:"targets"` // host:port
-	Labels  map[string]string `json:"labels"`
+	Labels  map[string]string `json:"labels"`  // of all its samples
 }
 
 // Version identifies a head and the software that it runs.
 type Version struct {
-	Version string `json:"version"`
-	Go      string `json:"go,omitempty"`
-	Cluster string `json:"cluster,omitempty"`
-	Head    string `json:"head,omitempty"`
+	Version string `json:"version"`           // of the program
+	Go      string `json:"go,omitempty"`      // the version of Go that it was built with
+	Cluster string `json:"cluster,omitempty"` // ID of the cluster
+	Head    string `json:"head,omitempty"`    // name of the head
 }
 
 // Deletion is the result of a deletion.
@@ -100,13 +100,13 @@ type Deletion struct {
 type Orphan struct {
 	Kind    Kind   `json:"kind"`              // of the record that has it
 	Project string `json:"project,omitempty"` // that it belongs to
-	Name    string `json:"name"`
-	Field   string `json:"field"` // in that record
+	Name    string `json:"name"`              // of that record
+	Field   string `json:"field"`             // in that record
 }
 
 // QuarantineRequest gives the reason for a machine's quarantine.
 type QuarantineRequest struct {
-	Reason string `json:"reason"`
+	Reason string `json:"reason"` // why, for people
 }
 
 // The power states that an operator may request. PowerCycle is off and then on.
@@ -141,11 +141,11 @@ const BucketCopy = "s3"
 
 // BlobCopy is what a head found of its copy of a blob. One without a head is the end of a check.
 type BlobCopy struct {
-	Head    string    `json:"head"`             // its name; BucketCopy: the bucket
-	Digest  string    `json:"digest,omitempty"` // empty: of all its copies
-	State   CopyState `json:"state"`
-	Bytes   int64     `json:"bytes,omitempty"` // of a good copy its size, while it is checked those that were read
-	Problem string    `json:"problem,omitempty"`
+	Head    string    `json:"head"`              // its name; BucketCopy: the bucket
+	Digest  string    `json:"digest,omitempty"`  // empty: of all its copies
+	State   CopyState `json:"state"`             // whether it is good
+	Bytes   int64     `json:"bytes,omitempty"`   // of a good copy its size, while it is checked those that were read
+	Problem string    `json:"problem,omitempty"` // what is wrong with it, or why it cannot be checked
 }
 
 // CopyState is the state of a copy of a blob.
@@ -168,8 +168,8 @@ func (c BlobCopy) Bad() bool {
 
 // Upload is content that arrives over several connections. It exists at one head.
 type Upload struct {
-	ID     string `json:"id,omitempty"`
-	Offset int64  `json:"offset"`
+	ID     string `json:"id,omitempty"` // identifies it in the requests that send the content
+	Offset int64  `json:"offset"`       // how many bytes the head has
 	// Blob is set when the content already exists and nothing needs to be sent, and once the upload is finished.
 	Blob *BlobRef `json:"blob,omitempty"`
 	// Copied is the number of bytes of a finished upload that a second head holds: all of them when it is acknowledged.

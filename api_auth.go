@@ -9,30 +9,30 @@ const ServerName = "head.trivet.internal"
 
 // Whoami is the owner of an API token.
 type Whoami struct {
-	Account string    `json:"account"`
-	Role    string    `json:"role"`
-	Token   string    `json:"token"` // its public part
-	Expires time.Time `json:"expires,omitzero"`
+	Account string    `json:"account"`          // that the token is of
+	Role    string    `json:"role"`             // of the account
+	Token   string    `json:"token"`            // its public part
+	Expires time.Time `json:"expires,omitzero"` // when the token ceases to be valid; zero: never
 }
 
 // TokenRequest asks for an API token of an account.
 type TokenRequest struct {
-	Account string    `json:"account"`
+	Account string    `json:"account"`          // that the token is of
 	Expires time.Time `json:"expires,omitzero"` // zero: after the site's tokenLifetime
 	Never   bool      `json:"never,omitempty"`  // it does not expire
 }
 
 // TokenResponse is the only response that holds the token itself.
 type TokenResponse struct {
-	Name    string    `json:"name"`
-	Token   string    `json:"token"`
+	Name    string    `json:"name"`             // of the Token record
+	Token   string    `json:"token"`            // it is shown once
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 }
 
 // JoinTokenRequest asks for a token that lets one head join the cluster.
 type JoinTokenRequest struct {
-	Role     string   `json:"role,omitempty"` // "voter", "standby" or "witness"; with Replace, the old head's
-	Lifetime Duration `json:"lifetime,omitempty"`
+	Role     string   `json:"role,omitempty"`     // "voter", "standby" or "witness"; with Replace, the old head's
+	Lifetime Duration `json:"lifetime,omitempty"` // how long the token is valid; 0: an hour
 	// Replace is the head that is removed when the new one joins.
 	Replace string `json:"replace,omitempty"`
 }
@@ -47,6 +47,6 @@ type HeadSettings struct {
 
 // JoinTokenResponse is the only response that holds the join token itself.
 type JoinTokenResponse struct {
-	Token   string    `json:"token"`
-	Expires time.Time `json:"expires"`
+	Token   string    `json:"token"`   // it is shown once
+	Expires time.Time `json:"expires"` // when it ceases to be valid
 }

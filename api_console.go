@@ -16,7 +16,7 @@ type ConsoleRequest struct {
 
 // ConsoleSession is an open console. It ends a while after the last read.
 type ConsoleSession struct {
-	Session string `json:"session"`
+	Session string `json:"session"` // identifies it in the requests that read and write it
 	// Offset is where the text of the machine ends at present, in bytes since the console was opened.
 	Offset int64  `json:"offset"`
 	Head   string `json:"head"` // the head that talks to the BMC
@@ -24,8 +24,8 @@ type ConsoleSession struct {
 
 // ConsoleText is what a machine wrote to its console, with control characters.
 type ConsoleText struct {
-	Text []byte `json:"text,omitempty"`
-	Next int64  `json:"next"` // where the text ends, for the next read
+	Text []byte `json:"text,omitempty"` // from Next of the read before, or later
+	Next int64  `json:"next"`           // where the text ends, for the next read
 	// Missed is how many bytes before the text are lost, as the client read too late.
 	Missed int64 `json:"missed,omitempty"`
 	// Ended is why the console has ended; empty: it has not.
@@ -34,7 +34,7 @@ type ConsoleText struct {
 
 // ConsoleInput is what a person types.
 type ConsoleInput struct {
-	Session string `json:"session"`
-	Text    []byte `json:"text,omitempty"`
+	Session string `json:"session"`         // as the response to the request has it
+	Text    []byte `json:"text,omitempty"`  // what is sent to the machine, control characters included
 	Break   bool   `json:"break,omitempty"` // a break, after the text
 }

@@ -5,8 +5,8 @@ import "time"
 // StatusReport is whether all is well: invariants with their states, and the facts that they were checked by. One head
 // gathers it, of itself and of the heads that it reaches.
 type StatusReport struct {
-	Cluster    string         `json:"cluster"`
-	State      InvariantState `json:"state"` // the worst of the invariants
+	Cluster    string         `json:"cluster"` // its ID
+	State      InvariantState `json:"state"`   // the worst of the invariants
 	Invariants []Invariant    `json:"invariants"`
 	Facts      StatusFacts    `json:"facts"`
 }
@@ -24,8 +24,8 @@ const (
 
 // Invariant is a condition that holds where all is well.
 type Invariant struct {
-	Name  string         `json:"name"`
-	State InvariantState `json:"state"`
+	Name  string         `json:"name"`  // identifies it, "quorum"
+	State InvariantState `json:"state"` // whether it holds
 	// Summary is one line: what holds, or what does not.
 	Summary string `json:"summary"`
 	// Evidence are the facts behind the state, bounded in number.
@@ -37,10 +37,10 @@ type Invariant struct {
 // StatusFacts is what one head knows of the site, and what the heads report of themselves. What cannot be found out is
 // a fact, too: a head that does not respond has no Own, and a Problem.
 type StatusFacts struct {
-	Head           string    `json:"head"` // that gathered them
-	Time           time.Time `json:"time"` // by its clock
-	Quorum         bool      `json:"quorum"`
-	ClusterVersion Release   `json:"clusterVersion,omitempty"`
+	Head           string    `json:"head"`                     // that gathered them
+	Time           time.Time `json:"time"`                     // by its clock
+	Quorum         bool      `json:"quorum"`                   // the head is connected to a leader
+	ClusterVersion Release   `json:"clusterVersion,omitempty"` // the lowest release of the heads
 	// Upgrade is the upgrade in progress: its version, phase and what it waits for; empty: there is none.
 	Upgrade string `json:"upgrade,omitempty"`
 	// Platforms are those that do not have the program of the last upgrade, and why.
@@ -49,7 +49,7 @@ type StatusFacts struct {
 	Networks  []NetworkFacts  `json:"networks,omitempty"`
 	// Machines and Provisions are their numbers by state.
 	Machines      map[string]int  `json:"machines,omitempty"`
-	Provisions    map[string]int  `json:"provisions,omitempty"`
+	Provisions    map[string]int  `json:"provisions,omitempty"`    // their numbers by state
 	OldestPending *PendingFacts   `json:"oldestPending,omitempty"` // the provision that waits for longest
 	Notifiers     []NotifierFacts `json:"notifiers,omitempty"`
 	// Keys are the keys of the cluster that were rotated, or are.
@@ -65,19 +65,19 @@ type StatusFacts struct {
 
 // PlatformFacts is a platform that does not have the program of the last upgrade.
 type PlatformFacts struct {
-	Name   string `json:"name"`
-	Reason string `json:"reason"`
+	Name   string `json:"name"`   // of its Platform record
+	Reason string `json:"reason"` // why it does not have that program
 }
 
 // HeadFacts is one head as the gathering one knows it.
 type HeadFacts struct {
-	Name  string `json:"name"`
-	Role  string `json:"role"`
+	Name  string `json:"name"`  // of its Head record
+	Role  string `json:"role"`  // "voter", "standby" or "witness"
 	State string `json:"state"` // as in [HeadView]
 	// Voter: its member of the store votes.
 	Voter   bool    `json:"voter"`
-	Version string  `json:"version,omitempty"`
-	Release Release `json:"release,omitempty"`
+	Version string  `json:"version,omitempty"` // of its program
+	Release Release `json:"release,omitempty"` // what its program understands
 	// LastHeard is the time since its last message; nil: none since the gathering head started.
 	LastHeard *Duration `json:"lastHeard,omitempty"`
 	// Problem is why it does not respond, or what its membership waits for; empty: it responds.
@@ -150,10 +150,10 @@ type TakeoverFacts struct {
 
 // KeyFacts is a key of the cluster that was rotated, or is.
 type KeyFacts struct {
-	Name string `json:"name"`
+	Name string `json:"name"` // of its Key record
 	// Phase is that of the rotation in progress, and Reason what it waits for.
 	Phase  KeyPhase `json:"phase,omitempty"`
-	Reason string   `json:"reason,omitempty"`
+	Reason string   `json:"reason,omitempty"` // what the rotation waits for
 	// Rotated is when the last rotation was complete.
 	Rotated time.Time `json:"rotated,omitzero"`
 	// Former is how many former boot CAs firmware may still trust.
@@ -162,8 +162,8 @@ type KeyFacts struct {
 
 // CertificateFacts is a certificate that a head uses.
 type CertificateFacts struct {
-	Name    string    `json:"name"`
-	Expires time.Time `json:"expires"`
+	Name    string    `json:"name"`    // what it is used for
+	Expires time.Time `json:"expires"` // when it ceases to be valid
 }
 
 // The services that probes ask for.
@@ -176,15 +176,15 @@ const (
 
 // ProbeFacts is the outcome of one probe: one head asks another one, or itself, for a boot service.
 type ProbeFacts struct {
-	Network string `json:"network"`
-	Head    string `json:"head"` // that was asked
-	Service string `json:"service"`
+	Network string `json:"network"`           // in which the head was asked
+	Head    string `json:"head"`              // that was asked
+	Service string `json:"service"`           // "dhcp", "tftp", "script" or "kernel"
 	Problem string `json:"problem,omitempty"` // empty: it answered
 }
 
 // NetworkFacts is a network and the heads that may serve it.
 type NetworkFacts struct {
-	Name string `json:"name"`
+	Name string `json:"name"` // of its Network record
 	DHCP string `json:"dhcp"` // "server", "proxy" or "off"
 	// Heads are those that have an address in it from which they serve DHCP. A network that relays serve has none.
 	Heads []string `json:"heads,omitempty"`
@@ -192,35 +192,35 @@ type NetworkFacts struct {
 
 // PendingFacts is a provision that waits for a machine.
 type PendingFacts struct {
-	Name   string   `json:"name"`
-	For    Duration `json:"for"`
-	Reason string   `json:"reason,omitempty"`
+	Name   string   `json:"name"`             // full name of the provision
+	For    Duration `json:"for"`              // how long it has waited
+	Reason string   `json:"reason,omitempty"` // what it waits for
 }
 
 // NotifierFacts is a notifier that does not deliver.
 type NotifierFacts struct {
-	Name   string        `json:"name"`
-	State  NotifierState `json:"state"`
-	Reason string        `json:"reason,omitempty"`
+	Name   string        `json:"name"`             // of its Notifier record
+	State  NotifierState `json:"state"`            // why it does not deliver: failing or disabled
+	Reason string        `json:"reason,omitempty"` // the last error, and what to do next
 }
 
 // ScheduleFacts is a schedule of backups.
 type ScheduleFacts struct {
-	Name   string              `json:"name"`
-	State  BackupScheduleState `json:"state"`
-	Reason string              `json:"reason,omitempty"`
-	// Suspended: it makes none. Overdue is for how long the next one, which is proven, is late; 0: it is not.
+	Name   string              `json:"name"`             // of its BackupSchedule record
+	State  BackupScheduleState `json:"state"`            // whether backups are made
+	Reason string              `json:"reason,omitempty"` // why it is failing
+	// Suspended: it makes none.
 	Suspended bool     `json:"suspended,omitempty"`
-	Overdue   Duration `json:"overdue,omitempty"`
+	Overdue   Duration `json:"overdue,omitempty"` // for how long the next one, which is proven, is late; 0: it is not
 }
 
 // BucketFacts is the state of the copies of images in the bucket of the site.
 type BucketFacts struct {
-	State     BlobsState `json:"state"`
-	Reason    string     `json:"reason,omitempty"`
-	Suspended bool       `json:"suspended,omitempty"`
-	Images    int        `json:"images"` // contents of images
-	Copied    int        `json:"copied"` // those of which the bucket has a copy
+	State     BlobsState `json:"state"`               // of the copies
+	Reason    string     `json:"reason,omitempty"`    // why they are not complete
+	Suspended bool       `json:"suspended,omitempty"` // none are made, as the site says
+	Images    int        `json:"images"`              // contents of images
+	Copied    int        `json:"copied"`              // those of which the bucket has a copy
 	// Checked is the time since all copies were compared; nil: they never were.
 	Checked *Duration `json:"checked,omitempty"`
 }

@@ -39,8 +39,8 @@ const MaxReplaceReason = 256
 // QueuePlace is the place of a provision among those that wait for the same: a machine with the same labels, or one
 // machine. Older ones are before it. It is counted when it is asked for, up to MaxQueueCount.
 type QueuePlace struct {
-	Project   string `json:"project"`
-	Provision string `json:"provision"`
+	Project   string `json:"project"`        // of the provision
+	Provision string `json:"provision"`      // its name in its project
 	Position  int    `json:"position"`       // from 1; 0: behind the MaxQueueCount that were counted
 	Of        int    `json:"of"`             // how many wait, itself included
 	More      bool   `json:"more,omitempty"` // there are more than Of

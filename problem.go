@@ -5,8 +5,8 @@ import "errors"
 // Problem is an error as the API sends it. For a client it is the error again: errors.Is finds the sentinel that it
 // wraps at the head, errors.As its fields.
 type Problem struct {
-	Code    string       `json:"code"`
-	Message string       `json:"message"`
+	Code    string       `json:"code"`           // the kind of error, for programs
+	Message string       `json:"message"`        // what is wrong, for people
 	Hint    string       `json:"hint,omitempty"` // what to do next
 	Fields  []FieldError `json:"fields,omitempty"`
 	// RequestID identifies the request in the head's log.

@@ -15,11 +15,11 @@ const MaxRedeployReason = 256
 
 // RedeployPlan is what a RedeployRequest would do now. What may be secret in it is hidden.
 type RedeployPlan struct {
-	Project   string `json:"project"`
-	Provision string `json:"provision"`
+	Project   string `json:"project"`           // of the provision
+	Provision string `json:"provision"`         // its name in its project
 	Machine   string `json:"machine"`           // the one that serves it, which is installed again
 	Address   string `json:"address,omitempty"` // of its boot port, which it keeps
-	Template  string `json:"template"`
+	Template  string `json:"template"`          // that is installed
 	// Run is the run that has installed what the machine runs now. Its record may be gone: then Installed is zero.
 	Run       string    `json:"run"`
 	Installed time.Time `json:"installed,omitzero"` // when Run succeeded

@@ -65,7 +65,7 @@ func (d *Disk) checkAll(p *problems) {
 
 func (w *Wipe) check(p *problems) {
 	w.checkAll(p)
-	p.oneOf("mode", w.Mode, WipeQuick, WipeDiscard, WipeZero, WipeErase)
+	p.choice("wipe.mode", w.Mode)
 }
 
 // Verify is the arguments of verify.
@@ -158,17 +158,15 @@ type Format struct {
 	Options []string `with:"options"`
 }
 
-// labelBytes are the supported file systems and the longest label of each.
+// labelBytes are the longest labels of the file systems.
 var labelBytes = map[string]int{"ext4": 16, "vfat": 11, "xfs": 12, "swap": 16}
 
 func (f *Format) check(p *problems) {
 	f.Target.check(p)
-	limit, ok := labelBytes[f.FS]
-	if !ok {
-		p.add("fs", "%q must be one of ext4, vfat, xfs, swap", f.FS)
+	if !p.choice("format.fs", f.FS) {
 		return
 	}
-	p.bytes("label", f.Label, limit)
+	p.bytes("label", f.Label, labelBytes[f.FS])
 	if f.FS == "swap" && len(f.Options) > 0 {
 		p.addAny([]string{"options", "fs"}, "are arguments of mkfs, which swap does not use")
 	}

@@ -24,7 +24,8 @@ type Arg struct {
 	Required    bool
 	Default     string // as it is written in a template; empty: none
 	Description string
-	Args        []Arg // of an object, or of the objects of a list
+	Values      []string // all that it may have; none: any of the type
+	Args        []Arg    // of an object, or of the objects of a list
 }
 
 // Actions describes the built-in actions in the order of an ordinary install. Names, types and defaults are those of
@@ -55,7 +56,7 @@ func describe(action string, v reflect.Value) []Arg {
 			continue
 		}
 		arg := Arg{Name: key, Type: typeName(f.Type), Required: option == "required", Default: defaultOf(v.Field(i))}
-		arg.Description = descriptionOf(action, key)
+		arg.Description, arg.Values = shared(descriptions, action, key), shared(choices, action, key)
 		if nested := elemType(f.Type); nested.Kind() == reflect.Struct && arg.Type != "text" {
 			arg.Args = describe(action+"."+key, reflect.New(nested).Elem())
 		}
@@ -113,13 +114,13 @@ func defaultOf(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// descriptionOf finds an argument's description: the action's own, or the one that several actions share.
-func descriptionOf(action, key string) string {
-	if text, ok := descriptions[action+"."+key]; ok {
-		return text
+// shared finds what a table has of an argument: the action's own, or what several actions share.
+func shared[T any](table map[string]T, action, key string) T {
+	if own, ok := table[action+"."+key]; ok {
+		return own
 	}
 	if at := strings.LastIndexByte(action, '.'); at >= 0 {
-		return descriptions[action[at+1:]+"."+key]
+		return table[action[at+1:]+"."+key]
 	}
-	return descriptions["*."+key]
+	return table["*."+key]
 }

@@ -1,10 +1,46 @@
 package actionspec
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trivet-project/trivet"
 )
+
+// The values of arguments are those that their actions accept, and belong to an argument.
+func TestChoicesAreThoseThatActionsAccept(t *testing.T) {
+	used := map[string]bool{}
+	for _, a := range Actions() {
+		for _, arg := range a.Args {
+			for _, key := range []string{a.Name + "." + arg.Name, "*." + arg.Name} {
+				used[key] = used[key] || choices[key] != nil && arg.Values != nil
+			}
+			for _, value := range append([]string{"no such value"}, arg.Values...) {
+				with := map[string]any{arg.Name: value}
+				if a.Name == "raid" { // what is required is checked first
+					with["name"], with["devices"] = "r", []any{"/dev/sda", "/dev/sdb"}
+				}
+				err := Check("a", trivet.Action{Use: a.Name, With: with})
+				refused := err != nil && strings.Contains(err.Error(), fmt.Sprintf("a.with.%s %q must be ", arg.Name, value))
+				if isChoice := slices.Contains(arg.Values, value); arg.Values != nil && refused == isChoice {
+					t.Errorf("%s.%s: %q: %v", a.Name, arg.Name, value, err)
+				}
+			}
+		}
+	}
+	for key, values := range choices {
+		if !used[key] {
+			t.Errorf("%s: no such argument", key)
+		}
+		for _, value := range values {
+			if key == "format.fs" && labelBytes[value] == 0 {
+				t.Errorf("labels of %s have no limit", value)
+			}
+		}
+	}
+}
 
 // Every action and argument has a description, and every description is used.
 func TestEveryArgumentIsDescribed(t *testing.T) {

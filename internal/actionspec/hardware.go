@@ -52,7 +52,7 @@ const (
 
 func (t *TestDisk) check(p *problems) {
 	t.checkAll(p)
-	p.oneOf("mode", t.Mode, TestRead, TestRewrite, TestWrite)
+	p.choice("test-disk.mode", t.Mode)
 	switch {
 	case t.Mode == TestWrite && !t.Destructive:
 		p.addAny([]string{"mode", "destructive"},

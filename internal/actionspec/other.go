@@ -53,7 +53,7 @@ func (c *Container) check(p *problems) {
 		p.add("mount", "must not be the container's own root")
 	}
 	if c.Net != "" {
-		p.oneOf("net", c.Net, NetHost, NetNone)
+		p.choice("container.net", c.Net)
 	}
 	checkBlame(p, c.Blame)
 }

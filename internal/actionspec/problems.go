@@ -45,12 +45,6 @@ func isBelow(field, parent string) bool {
 	return ok && rest != "" && (rest[0] == '.' || rest[0] == '[')
 }
 
-func (p *problems) oneOf(field, value string, allowed ...string) {
-	if !slices.Contains(allowed, value) {
-		p.add(field, "%q must be one of %s", value, strings.Join(allowed, ", "))
-	}
-}
-
 func (p *problems) between(field string, value, least, most int) {
 	if value < least || value > most {
 		p.add(field, "is %d; %d to %d", value, least, most)

@@ -48,7 +48,7 @@ func (r *Raid) check(p *problems) {
 			r.Level)
 	}
 	checkDevices(p, r.Devices, 2)
-	if r.Metadata != MetadataStart && r.Metadata != MetadataEnd {
+	if !slices.Contains(choices["raid.metadata"], r.Metadata) {
 		p.add("metadata", `%q must be "1.2" or, for what firmware reads, "1.0", in quotes`, r.Metadata)
 	}
 }

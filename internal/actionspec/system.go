@@ -92,7 +92,7 @@ const (
 
 func (c *Command) check(p *problems) {
 	c.Root.check(p)
-	p.oneOf("in", c.In, InRoot, InInstaller)
+	p.choice("command.in", c.In)
 	checkBlame(p, c.Blame)
 	if (len(c.Args) == 0) == (c.Script == "") {
 		p.addAny([]string{"args", "script"}, "or script is required, and not both")
@@ -154,9 +154,9 @@ type Bootloader struct {
 
 func (b *Bootloader) check(p *problems) {
 	b.Root.check(p)
-	p.oneOf("kind", b.Kind, "grub", "none")
+	p.choice("bootloader.kind", b.Kind)
 	if b.Firmware != "" {
-		p.oneOf("firmware", b.Firmware, "bios", "uefi")
+		p.choice("bootloader.firmware", b.Firmware)
 	}
 }
 
@@ -192,7 +192,7 @@ func checkPath(p *problems, field, value string) {
 }
 
 func checkBlame(p *problems, f trivet.FailureType) {
-	p.oneOf("blame", string(f), string(trivet.FaultConfiguration), string(trivet.FaultMachine))
+	p.choice("*.blame", string(f))
 }
 
 func checkWords(p *problems, field string, words []string) {

@@ -11,9 +11,9 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/trivet-project/trivet"
@@ -65,18 +65,19 @@ type Config struct {
 // Handler serves the API.
 type Handler struct {
 	Config
-	mux      *http.ServeMux
-	doc      *huma.OpenAPI
-	docJSON  []byte
-	trust    string // pins of the CAs, as clients and agents get them
-	metrics  *metrics
-	refusals refusals
-	audits   auditLimit
-	group    *store.Group // what people and programs write; their number does not delay the transitions of machines
-	watches  *limit.Pool  // of open feeds
-	unsent   unsent
-	bodies   bodies
-	waiting  waiting
+	mux *http.ServeMux
+	// documented are the routes; openAPI writes their document, at the first request of it.
+	documented []route
+	openAPI    func() []byte
+	trust      string // pins of the CAs, as clients and agents get them
+	metrics    *metrics
+	refusals   refusals
+	audits     auditLimit
+	group      *store.Group // what people and programs write; their number does not delay the transitions of machines
+	watches    *limit.Pool  // of open feeds
+	unsent     unsent
+	bodies     bodies
+	waiting    waiting
 	// freshening holds one for each request that reads the latest revision from the cluster
 	freshening chan struct{}
 	// unknownFresh counts those of callers that are not recognised.
@@ -95,10 +96,10 @@ type Handler struct {
 const maxWatches, maxAddressWatches = 4096, 1024
 
 // New returns the handler. It must be served over TLS, with http.Server.MaxHeaderBytes set to [MaxHeader].
-func New(cfg Config) (*Handler, error) {
+func New(cfg Config) *Handler {
 	h := &Handler{
 		Config: cfg, group: cfg.Fleet.Store.NewGroup(),
-		mux: http.NewServeMux(), doc: newDocument(cfg.Version.Version), metrics: newMetrics(cfg.Metrics),
+		mux: http.NewServeMux(), metrics: newMetrics(cfg.Metrics),
 		watches: limit.NewPool(maxWatches, maxAddressWatches), freshening: make(chan struct{}, maxFresh), bodies: newBodies(),
 		powerReads:   make(chan struct{}, maxPowerReads),
 		unknownFresh: limit.NewPool(maxUnknownFresh, maxAddressFresh),
@@ -115,13 +116,12 @@ func New(cfg Config) (*Handler, error) {
 		h.Now = time.Now
 	}
 	h.routes()
-	var err error
-	h.docJSON, err = h.doc.MarshalJSON()
-	return h, err
+	h.openAPI = sync.OnceValue(func() []byte { return openAPI(h.Version.Version, h.documented) })
+	return h
 }
 
 // Drain ends every watch cleanly, so that the clients continue at other heads. New watches are refused from then on.
 func (h *Handler) Drain() { h.stop() }
 
 // OpenAPI returns the document that the head serves.
-func (h *Handler) OpenAPI() []byte { return h.docJSON }
+func (h *Handler) OpenAPI() []byte { return h.openAPI() }

@@ -43,7 +43,7 @@ func (h *Handler) healthRoutes() {
 		out: reflect.TypeFor[any](),
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			w.Header().Set("Content-Type", "application/json")
-			_, err := w.Write(h.docJSON)
+			_, err := w.Write(h.OpenAPI())
 			return err
 		}})
 }

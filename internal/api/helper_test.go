@@ -117,7 +117,7 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 		Unseal: func(s *trivet.Secret, key string) (string, error) { return s.Spec.Data[key], nil }, Log: slog.Default()})
 	t.Cleanup(consoles.Close)
 	consoles.Register(h.peers)
-	h.handler = must(api.New(api.Config{
+	h.handler = api.New(api.Config{
 		Fleet: h.fleet, Heads: records, Presence: h.presence, Keys: h.keys, Blobs: h.blobs, Copies: h.copies,
 		Logs: logs, Consoles: consoles, Power: readPower, Metrics: reg,
 		Backups: recovery.NewSource(recovery.SourceConfig{Dir: dir, Member: member, Tables: h.fleet.Tables, Keys: keys,
@@ -134,7 +134,7 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 			}
 			return nil
 		},
-	}))(t)
+	})
 	h.listen()
 	return h
 }

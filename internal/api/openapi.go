@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"net/http"
 	"reflect"
@@ -12,6 +13,26 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
+// document is the OpenAPI document while it is written.
+type document struct{ *huma.OpenAPI }
+
+// openAPI writes the document of routes. Its descriptions are those of the reference.
+func openAPI(version string, routes []route) []byte {
+	d := document{newDocument(version)}
+	for _, rt := range routes {
+		d.add(rt)
+	}
+	d.describe()
+	text, err := d.MarshalJSON()
+	if err != nil {
+		panic("OpenAPI: " + err.Error()) // what routes and types have is written always
+	}
+	return bytes.Clone(text) // without the rest of its buffer, as it is kept
+}
+
+// schemaPrefix is what references to schemas begin with.
+const schemaPrefix = "#/components/schemas/"
+
 // newDocument returns an empty OpenAPI document.
 func newDocument(version string) *huma.OpenAPI {
 	return &huma.OpenAPI{
@@ -19,7 +40,7 @@ func newDocument(version string) *huma.OpenAPI {
 		Info: &huma.Info{Title: "Trivet", Version: version,
 			Description: "The API of every head. Every error is a Problem, whose code is the kind of error."},
 		Components: &huma.Components{
-			Schemas:         huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+			Schemas:         huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer),
 			Parameters:      map[string]*huma.Param{trivet.HeaderRevision: requestRevision()},
 			Headers:         responseHeaders(),
 			SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}},
@@ -62,14 +83,14 @@ func documentHeaders(op *huma.Operation, ok *huma.Response) {
 
 var inPath = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 
-// document adds a route to the OpenAPI document.
-func (h *Handler) document(rt route) {
+// add adds a route.
+func (d document) add(rt route) {
 	op := &huma.Operation{
 		Method: rt.method, Path: strings.ReplaceAll(rt.path, "...", ""), Summary: rt.summary,
 		OperationID: operationID(rt), Tags: []string{tag(rt.path)},
 		Responses: map[string]*huma.Response{
 			"default": {Description: "Failure", Content: content("application/json",
-				h.schema(reflect.TypeFor[trivet.Problem]()))},
+				d.schema(reflect.TypeFor[trivet.Problem]()))},
 		},
 	}
 	if rt.verb != "" {
@@ -86,20 +107,20 @@ func (h *Handler) document(rt route) {
 	}
 	if rt.in != nil {
 		op.RequestBody = &huma.RequestBody{Required: true, Content: content(cmp.Or(rt.media, "application/json"),
-			h.schema(rt.in))}
+			d.schema(rt.in))}
 	}
 	ok := &huma.Response{Description: "Success"}
 	switch {
-	case rt.schema != nil:
-		ok.Content = content("application/json", rt.schema)
+	case rt.items != nil:
+		ok.Content = content("application/json", d.listSchema(rt.items))
 	case rt.out != nil:
-		ok.Content = content(cmp.Or(rt.outputs, "application/json"), h.schema(rt.out))
+		ok.Content = content(cmp.Or(rt.outputs, "application/json"), d.schema(rt.out))
 	}
 	if rt.verb != "" {
 		documentHeaders(op, ok)
 	}
 	op.Responses[strconv.Itoa(cmp.Or(rt.status, http.StatusOK))] = ok
-	h.doc.AddOperation(op)
+	d.AddOperation(op)
 }
 
 func content(media string, s *huma.Schema) map[string]*huma.MediaType {
@@ -107,8 +128,8 @@ func content(media string, s *huma.Schema) map[string]*huma.MediaType {
 }
 
 // schema returns the schema of a type. A newer head may send more properties, so additional ones are allowed.
-func (h *Handler) schema(t reflect.Type) *huma.Schema {
-	registry := h.doc.Components.Schemas
+func (d document) schema(t reflect.Type) *huma.Schema {
+	registry := d.Components.Schemas
 	s := registry.Schema(t, true, "")
 	for _, known := range registry.Map() {
 		if known.AdditionalProperties == false {
@@ -119,10 +140,10 @@ func (h *Handler) schema(t reflect.Type) *huma.Schema {
 }
 
 // listSchema returns the schema of a page of records.
-func (h *Handler) listSchema(t reflect.Type) *huma.Schema {
+func (d document) listSchema(t reflect.Type) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, Required: []string{"items", "revision"},
 		Properties: map[string]*huma.Schema{
-			"items": {Type: huma.TypeArray, Items: h.schema(t)},
+			"items": {Type: huma.TypeArray, Items: d.schema(t), Description: "the records, by name"},
 			"revision": {Type: huma.TypeInteger, Format: "int64",
 				Description: "a watch from here misses nothing that the pages did not show"},
 			"continue": {Type: huma.TypeString, Description: "parameter for the next page; absent on the last"},

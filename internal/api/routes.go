@@ -5,8 +5,6 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
 )
@@ -24,7 +22,7 @@ type route struct {
 	in, out reflect.Type // bodies; nil: none
 	media   string       // of in where it is not JSON
 	outputs string       // media type of out where it is not JSON
-	schema  *huma.Schema // of the response, instead of out
+	items   reflect.Type // of the page of records that is the response, instead of out
 	status  int          // of success; 0 means 200
 	outside bool         // it changes what is not a record
 	preview bool         // it changes nothing, so that invalid requests are not in the audit log
@@ -38,7 +36,7 @@ func (h *Handler) add(rt route) {
 		q.route = rt.method + " " + rt.path
 		w.(*recorder).err = h.serveRoute(w, r, rt, q)
 	})
-	h.document(rt)
+	h.documented = append(h.documented, rt)
 }
 
 // serveRoute serves a route to a caller whose role allows it.
@@ -133,7 +131,7 @@ func (h *Handler) recordRoutes(info trivet.KindInfo) {
 		query: []string{"labels: key=value and key!=value, separated by commas",
 			"fields: the same over the record's JSON, status.state=available",
 			"limit: records a page", "continue: the last page's continue"},
-		schema: h.listSchema(t), serve: bind(h.list)}
+		items: t, serve: bind(h.list)}
 	h.add(list)
 	if all != plural {
 		list.path, list.summary = all, "List "+info.Plural+" of all projects"

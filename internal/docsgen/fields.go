@@ -11,11 +11,12 @@ import (
 	"github.com/trivet-project/trivet/internal/reference"
 )
 
-// document describes all records by their types and comments.
+// document describes all records, and the other types of the API, by their types and comments.
 func document(src *source) reference.Document {
 	d := reference.Document{Meta: src.fieldsOf(reflect.TypeFor[trivet.Meta]())}
 	for _, k := range trivet.Kinds {
 		typ := reflect.TypeOf(k.New()).Elem()
+		src.kinds[typ.Name()] = true
 		kind := reference.Field{Name: string(k.Kind), Type: "object",
 			Description: src.withBounds(links(src.types[typ.Name()]))}
 		for _, f := range reflect.VisibleFields(typ) {
@@ -25,11 +26,13 @@ func document(src *source) reference.Document {
 		}
 		d.Kinds = append(d.Kinds, kind)
 	}
+	d.Types = src.allTypes()
 	return d
 }
 
 // fieldsOf describes the fields of a struct, those of embedded structs where they are embedded.
 func (s *source) fieldsOf(in reflect.Type) (all []reference.Field) {
+	s.described[in.Name()] = true
 	for i := range in.NumField() {
 		f := in.Field(i)
 		switch {
@@ -51,9 +54,7 @@ func (s *source) describe(in reflect.Type, f reflect.StructField) reference.Fiel
 	}
 	d := reference.Field{Name: jsonName(f), Type: typeName(f.Type), Description: s.withBounds(links(doc))}
 	if isOurs(below) {
-		for _, c := range s.consts[below.Name()] {
-			d.Values = append(d.Values, reference.Value{Value: c.value, Description: links(c.doc)})
-		}
+		d.Values = s.values(below.Name())
 	}
 	if below.Kind() == reflect.Struct && !isText(below) {
 		d.Fields = s.fieldsOf(below)

@@ -23,6 +23,10 @@ type source struct {
 	fields map[string]map[string]string // by type and field
 	consts map[string][]named           // by type, in their order; "" has the untyped ones
 	bounds map[string]string            // the values of all constants, as people write them
+
+	structs   map[string]*ast.StructType // by type
+	kinds     map[string]bool            // the types of records
+	described map[string]bool            // the types of which document has the fields
 }
 
 // named is a constant that is a text.
@@ -37,7 +41,8 @@ func parsePackage(dir string) (*source, error) {
 		return nil, err
 	}
 	s := &source{types: map[string]string{}, fields: map[string]map[string]string{}, consts: map[string][]named{},
-		bounds: map[string]string{}}
+		bounds: map[string]string{}, structs: map[string]*ast.StructType{}, kinds: map[string]bool{},
+		described: map[string]bool{}}
 	for _, f := range files {
 		for _, decl := range f.Decls {
 			if d, ok := decl.(*ast.GenDecl); ok {
@@ -79,7 +84,7 @@ func (s *source) add(d *ast.GenDecl) {
 		case *ast.TypeSpec:
 			s.types[spec.Name.Name] = comment(spec.Doc, spec.Comment, only(d))
 			if t, ok := spec.Type.(*ast.StructType); ok {
-				s.fields[spec.Name.Name] = fieldComments(t)
+				s.structs[spec.Name.Name], s.fields[spec.Name.Name] = t, fieldComments(t)
 			}
 		case *ast.ValueSpec:
 			s.addConstant(d, spec)

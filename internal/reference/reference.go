@@ -17,12 +17,15 @@ import (
 type Document struct {
 	Meta  []Field `json:"meta"`  // the fields of every record
 	Kinds []Field `json:"kinds"` // named by their kinds, with what is below spec and status
+	// Types are the other types of the API, by the names of their Go types; with their fields, and without what is
+	// below these, where no record has them.
+	Types []Field `json:"types"`
 }
 
 // Field describes a record, a field of it, an action or an argument.
 type Field struct {
 	Name        string  `json:"name"`
-	Type        string  `json:"type"` // as people know it from JSON: "list of string"
+	Type        string  `json:"type,omitempty"` // as people know it from JSON: "list of string"
 	Required    bool    `json:"required,omitempty"`
 	Default     string  `json:"default,omitempty"`
 	Description string  `json:"description,omitempty"`
@@ -39,13 +42,16 @@ type Value struct {
 //go:embed records.json
 var recordsJSON []byte
 
-// records returns the embedded document, which a test of docsgen compares with the sources.
-var records = sync.OnceValue(func() (d Document) {
+// Read returns the embedded document, which a test of docsgen compares with the sources.
+func Read() (d Document) {
 	if err := json.Unmarshal(recordsJSON, &d); err != nil {
 		panic("internal/reference/records.json: " + err.Error())
 	}
 	return d
-})
+}
+
+// records is the document for what needs it more than once.
+var records = sync.OnceValue(Read)
 
 // ActionTopic is what paths of actions begin with: "action.image.grow".
 const ActionTopic = "action"
@@ -56,7 +62,7 @@ func Topics() []Field {
 	for _, k := range records().Kinds {
 		all = append(all, kind(k))
 	}
-	return append(all, actions())
+	return append(all, Actions())
 }
 
 // kind adds the fields of every record to those of a kind.
@@ -71,8 +77,8 @@ func kind(k Field) Field {
 	return k
 }
 
-// actions describes the actions, whose descriptions are part of the program.
-func actions() Field {
+// Actions describes the actions, whose descriptions are part of the program: a field for each.
+func Actions() Field {
 	all := Field{Name: ActionTopic, Type: "object",
 		Description: "The built-in actions of a template: `use` names one, `with` has its arguments."}
 	for _, a := range actionspec.Actions() {
@@ -84,8 +90,12 @@ func actions() Field {
 
 func arguments(args []actionspec.Arg) (all []Field) {
 	for _, a := range args {
-		all = append(all, Field{Name: a.Name, Type: a.Type, Required: a.Required, Default: a.Default,
-			Description: a.Description, Fields: arguments(a.Args)})
+		f := Field{Name: a.Name, Type: a.Type, Required: a.Required, Default: a.Default, Description: a.Description,
+			Fields: arguments(a.Args)}
+		for _, v := range a.Values {
+			f.Values = append(f.Values, Value{Value: v})
+		}
+		all = append(all, f)
 	}
 	return all
 }

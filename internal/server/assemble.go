@@ -100,7 +100,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	view := &membership.View{Local: s.local, Records: s.records, Statuses: s.monitor.Statuses}
 	s.openHealth(view)
 	s.backups = s.backupSource()
-	s.api, err = api.New(api.Config{
+	s.api = api.New(api.Config{
 		Fleet: s.fleet, Heads: s.records, Presence: s.exchange.Tracker,
 		Keys: s.local.Keys(), Blobs: s.blobStore, Copies: s.blobs,
 		Logs: s.runLogs, Consoles: s.consoles, Backups: s.backups, Power: s.readPower, Log: s.cfg.Log,
@@ -108,9 +108,6 @@ func (s *Server) assemble(context.Context) (err error) {
 		Version: trivet.Version{Version: s.cfg.Version, Cluster: s.local.Root().Cluster(), Head: s.local.Name()},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: view.Cluster, Status: s.health.Report,
 	})
-	if err != nil {
-		return err
-	}
 	s.router.set(&s.router.api, s.api)
 	s.router.setSender(s.verifySender)
 	s.router.set(&s.router.peers, s.peerServer())

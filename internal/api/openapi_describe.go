@@ -1,0 +1,64 @@
+package api
+
+import (
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/trivet-project/trivet/internal/reference"
+)
+
+// describe gives the schemas what the reference of records and actions has: descriptions, the values that texts may
+// have, defaults, and the types of the arguments of actions.
+func (d document) describe() {
+	ref := reference.Read()
+	for _, t := range ref.Types {
+		if s := d.Components.Schemas.Map()[t.Name]; s != nil {
+			s.Description = t.Description
+			d.describeFields(s, t.Fields)
+		}
+	}
+	for _, k := range ref.Kinds {
+		if s := d.Components.Schemas.Map()[k.Name]; s != nil {
+			s.Description = k.Description
+			d.describeFields(s, slices.Concat(ref.Meta, k.Fields))
+		}
+	}
+	d.addActions()
+}
+
+func (d document) describeFields(s *huma.Schema, fields []reference.Field) {
+	for _, f := range fields {
+		p := s.Properties[f.Name]
+		if p == nil {
+			continue
+		}
+		p.Description = f.Description
+		below := d.element(p)
+		if f.Values != nil {
+			below.Enum = enum(f)
+		}
+		d.describeFields(below, f.Fields)
+	}
+}
+
+// element is the schema of what a field holds one or many of.
+func (d document) element(s *huma.Schema) *huma.Schema {
+	if s.Ref != "" {
+		return d.Components.Schemas.SchemaFromRef(s.Ref)
+	}
+	if s.Items != nil {
+		return d.element(s.Items)
+	}
+	if each, ok := s.AdditionalProperties.(*huma.Schema); ok {
+		return d.element(each)
+	}
+	return s
+}
+
+func enum(f reference.Field) (all []any) {
+	for _, v := range f.Values {
+		all = append(all, v.Value)
+	}
+	return all
+}
