@@ -22,6 +22,7 @@ func openAPI(version string, routes []route) []byte {
 	for _, rt := range routes {
 		d.add(rt)
 	}
+	d.permitMore()
 	d.describe()
 	text, err := d.MarshalJSON()
 	if err != nil {
@@ -127,16 +128,18 @@ func content(media string, s *huma.Schema) map[string]*huma.MediaType {
 	return map[string]*huma.MediaType{media: {Schema: s}}
 }
 
-// schema returns the schema of a type. A newer head may send more properties, so additional ones are allowed.
+// schema returns the schema of a type.
 func (d document) schema(t reflect.Type) *huma.Schema {
-	registry := d.Components.Schemas
-	s := registry.Schema(t, true, "")
-	for _, known := range registry.Map() {
+	return d.Components.Schemas.Schema(t, true, "")
+}
+
+// permitMore allows additional properties: a newer head may send some.
+func (d document) permitMore() {
+	for _, known := range d.Components.Schemas.Map() {
 		if known.AdditionalProperties == false {
 			known.AdditionalProperties = nil
 		}
 	}
-	return s
 }
 
 // listSchema returns the schema of a page of records.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,11 +50,8 @@ func typeName(use string) (name string) {
 func ofUse(common *huma.Schema, a reference.Field, with *huma.Schema) *huma.Schema {
 	s := &huma.Schema{Type: huma.TypeObject, Description: a.Description, Required: common.Required,
 		Properties: maps.Clone(common.Properties)}
-	for _, f := range a.Fields {
-		if f.Required {
-			s.Required = append(s.Required[:len(s.Required):len(s.Required)], "with")
-			break
-		}
+	if slices.ContainsFunc(a.Fields, func(f reference.Field) bool { return f.Required }) {
+		s.Required = append(slices.Clone(common.Required), "with")
 	}
 	use := *common.Properties["use"]
 	use.Enum = []any{a.Name}
@@ -115,16 +113,16 @@ func orText(s *huma.Schema, pattern string) *huma.Schema {
 	return &huma.Schema{AnyOf: []*huma.Schema{s, {Type: huma.TypeString, Pattern: pattern}}}
 }
 
-// defaultOf returns a field's default as it is in JSON; nil: it has none.
-func defaultOf(f reference.Field) any {
-	if n, err := strconv.Atoi(f.Default); err == nil && (f.Type == "number" || f.Type == "integer") {
-		return n
-	}
-	switch f.Default {
-	case "":
+// defaultOf returns an argument's default as it is in JSON; nil: it has none.
+func defaultOf(arg reference.Field) any {
+	switch {
+	case arg.Default == "":
 		return nil
-	case "true", "false":
-		return f.Default == "true"
+	case arg.Type == "number":
+		n, _ := strconv.Atoi(arg.Default) // the reference has it from an int
+		return n
+	case arg.Type == "boolean":
+		return arg.Default == "true"
 	}
-	return f.Default
+	return arg.Default
 }

@@ -9,19 +9,19 @@ import (
 )
 
 // describe gives the schemas what the reference of records and actions has: descriptions, the values that texts may
-// have, defaults, and the types of the arguments of actions.
+// have, and the arguments of actions with their types and defaults. Fields of records have no defaults there.
 func (d document) describe() {
-	ref := reference.Read()
-	for _, t := range ref.Types {
+	doc := reference.Read()
+	for _, t := range doc.Types {
 		if s := d.Components.Schemas.Map()[t.Name]; s != nil {
 			s.Description = t.Description
 			d.describeFields(s, t.Fields)
 		}
 	}
-	for _, k := range ref.Kinds {
+	for _, k := range doc.Kinds {
 		if s := d.Components.Schemas.Map()[k.Name]; s != nil {
 			s.Description = k.Description
-			d.describeFields(s, slices.Concat(ref.Meta, k.Fields))
+			d.describeFields(s, slices.Concat(doc.Meta, k.Fields))
 		}
 	}
 	d.addActions()

@@ -16,7 +16,6 @@ func document(src *source) reference.Document {
 	d := reference.Document{Meta: src.fieldsOf(reflect.TypeFor[trivet.Meta]())}
 	for _, k := range trivet.Kinds {
 		typ := reflect.TypeOf(k.New()).Elem()
-		src.kinds[typ.Name()] = true
 		kind := reference.Field{Name: string(k.Kind), Type: "object",
 			Description: src.withBounds(links(src.types[typ.Name()]))}
 		for _, f := range reflect.VisibleFields(typ) {

@@ -25,7 +25,6 @@ type source struct {
 	bounds map[string]string            // the values of all constants, as people write them
 
 	structs   map[string]*ast.StructType // by type
-	kinds     map[string]bool            // the types of records
 	described map[string]bool            // the types of which document has the fields
 }
 
@@ -41,8 +40,7 @@ func parsePackage(dir string) (*source, error) {
 		return nil, err
 	}
 	s := &source{types: map[string]string{}, fields: map[string]map[string]string{}, consts: map[string][]named{},
-		bounds: map[string]string{}, structs: map[string]*ast.StructType{}, kinds: map[string]bool{},
-		described: map[string]bool{}}
+		bounds: map[string]string{}, structs: map[string]*ast.StructType{}, described: map[string]bool{}}
 	for _, f := range files {
 		for _, decl := range f.Decls {
 			if d, ok := decl.(*ast.GenDecl); ok {

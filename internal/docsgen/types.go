@@ -6,15 +6,15 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/reference"
 )
 
 // allTypes describes the structs of the root package by their names. Those that are in no record have their fields.
 func (s *source) allTypes() (all []reference.Field) {
 	for _, name := range slices.Sorted(maps.Keys(s.structs)) {
-		if !ast.IsExported(name) || s.kinds[name] {
+		if !ast.IsExported(name) || isKind(name) {
 			continue
 		}
 		d := reference.Field{Name: name, Description: s.withBounds(links(s.types[name]))}
@@ -26,6 +26,11 @@ func (s *source) allTypes() (all []reference.Field) {
 		}
 	}
 	return all
+}
+
+// isKind reports whether a type is that of a kind's records, which has its name.
+func isKind(name string) bool {
+	return slices.ContainsFunc(trivet.Kinds, func(k trivet.KindInfo) bool { return string(k.Kind) == name })
 }
 
 // structFields describes the fields of a struct that are in JSON, those of embedded structs where they are embedded.
@@ -82,6 +87,5 @@ func tagName(tag *ast.BasicLit) string {
 		return ""
 	}
 	text, _ := strconv.Unquote(tag.Value)
-	name, _, _ := strings.Cut(reflect.StructTag(text).Get("json"), ",")
-	return strings.TrimPrefix(name, "-")
+	return jsonName(reflect.StructField{Tag: reflect.StructTag(text)})
 }
