@@ -308,8 +308,14 @@ func TestReplacedWhileRead(t *testing.T) {
 func TestForeignUploads(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
+	none := func(string) bool { return false } // the lock of site would remove what is below it
 	for prefix, name := range map[string]string{"site": "theirs", "site2": "ours", "site/blobs": "sub"} {
-		u := lock(t, s.open(prefix)).Create(t.Context(), name, 40*mib)
+		l, err := s.open(prefix).Lock(t.Context(), none)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		u := l.Create(t.Context(), name, 40*mib)
 		if _, err := u.Write(content(33 * mib)); err != nil { // it is never discarded
 			t.Fatal(err)
 		}
