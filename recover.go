@@ -1,6 +1,9 @@
 package trivet
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Recovered describes a recovery of the cluster: a first head was made from older records, and all other heads were
 // fenced.
@@ -23,9 +26,33 @@ type Recovered struct {
 const (
 	ResolveContinue = "continue" // it waits or runs again; a machine without an agent is power-cycled
 	ResolveCancel   = "cancel"   // it fails; its machine is left as it is, unverified
+	// ResolveInstalled: a machine runs what it wanted, since before the recovery, and serves it as it is. That is also
+	// decided about a provision that waits for a machine, or has failed.
+	ResolveInstalled = "installed"
 )
 
-// ResolveRequest decides about a provision that a recovery has frozen.
+// ResolveRequest decides about a provision after a recovery.
 type ResolveRequest struct {
-	Decision string `json:"decision"` // "continue" or "cancel"
+	Decision string `json:"decision"` // "continue", "cancel" or "installed"
+	// Machine is the one that runs what the provision wanted, for "installed"; empty: the one that the provision had
+	// last, or names.
+	Machine string `json:"machine,omitempty"`
+	// Address is the one that the boot port of that machine has, for "installed"; empty: as it is recorded, if it is.
+	Address netip.Addr `json:"address,omitzero"`
+}
+
+// Validate checks the request by itself.
+func (r *ResolveRequest) Validate() error {
+	var p problems
+	p.oneOf("decision", r.Decision, ResolveContinue, ResolveCancel, ResolveInstalled)
+	p.ref("machine", r.Machine)
+	if r.Decision != ResolveInstalled && r.Machine != "" {
+		p.add("machine", "needs decision %s", ResolveInstalled)
+	}
+	if r.Decision != ResolveInstalled && r.Address.IsValid() {
+		p.add("address", "needs decision %s", ResolveInstalled)
+	} else if r.Address.IsValid() && !r.Address.Is4() {
+		p.add("address", "%s is not an IPv4 address", r.Address)
+	}
+	return p.err()
 }

@@ -13,11 +13,11 @@ import (
 func (h *Handler) recoverRoutes() {
 	h.add(route{method: "POST", path: inProject + "provisions/{name}/resolve", verb: auth.Write, kind: "Provision",
 		status:  http.StatusNoContent,
-		summary: "Continue or cancel a provision that a recovery of the cluster has frozen",
+		summary: "Decide about a provision after a recovery of the cluster: continue, cancel, or a machine has it installed",
 		in:      reflect.TypeFor[trivet.ResolveRequest](), serve: h.resolve})
 }
 
-func (h *Handler) resolve(w http.ResponseWriter, r *http.Request, _ *caller) error {
+func (h *Handler) resolve(w http.ResponseWriter, r *http.Request, c *caller) error {
 	body, err := h.readBody(w, r, 4<<10)
 	if err != nil {
 		return err
@@ -26,12 +26,12 @@ func (h *Handler) resolve(w http.ResponseWriter, r *http.Request, _ *caller) err
 	if err := apitypes.DecodeStrict(body, &req); err != nil {
 		return err
 	}
-	if req.Decision != trivet.ResolveContinue && req.Decision != trivet.ResolveCancel {
-		return &trivet.FieldError{Field: "decision", Problem: "must be continue or cancel"}
+	if err := req.Validate(); err != nil {
+		return err
 	}
 	name, err := fullName(r)
 	if err != nil {
 		return err
 	}
-	return done(w, h.Fleet.Resolve(r.Context(), name, req.Decision))
+	return done(w, h.Fleet.Resolve(r.Context(), name, req, c.account))
 }

@@ -127,7 +127,7 @@ const maxDecisions = 20
 
 // writeDecisions writes how to decide about provisions, each by a command that can be run as it is.
 func (a *app) writeDecisions(frozen []frozenProvision) {
-	fmt.Fprintln(a.Out, "decide about each, by --continue or --cancel:")
+	fmt.Fprintln(a.Out, "decide about each, by --continue, --cancel or --installed:")
 	for i, f := range frozen {
 		if i == maxDecisions {
 			fmt.Fprintf(a.Out, "  the same for %d more\n", len(frozen)-i)
@@ -137,7 +137,8 @@ func (a *app) writeDecisions(frozen []frozenProvision) {
 			trivet.ShortName(trivet.FullName(f.Project, f.Provision)))
 	}
 	fmt.Fprintln(a.Out, "--continue goes on after the last action that was recorded: the machine boots the installer, and "+
-		"what was\ninstalled on it since is overwritten. --cancel leaves the machine as it is, unverified.")
+		"what was\ninstalled on it since is overwritten. --cancel leaves the machine as it is, unverified. --installed "+
+		"leaves it as it\nis, too, and it serves the provision: it runs by now what that wanted.")
 }
 
 // writeUnverified writes which machines are unverified, and what to do.
@@ -152,6 +153,11 @@ func (a *app) writeUnverified(left afterRecovery) {
 		fmt.Fprintf(a.Out, "unverified: %s: %s\n", counted(len(open), "machine"), listed(open))
 		fmt.Fprintf(a.Out, "to use one again, where nothing runs that is needed: trivet accept %[1]s\n"+
 			"to keep what runs on one: trivet quarantine %[1]s --reason 'installed before the recovery'\n", open[0])
+	}
+	if len(left.Unverified) > 0 {
+		fmt.Fprintf(a.Out, "where one runs what a provision wanted: "+
+			"trivet recover resolve PROVISION --installed --machine %s\n"+
+			"a provision that is lost is applied again before, while the machine is in quarantine\n", left.Unverified[0])
 	}
 	if len(left.kept) > 0 {
 		fmt.Fprintf(a.Out, "unverified, and kept in quarantine: %s: %s\n", counted(len(left.kept), "machine"),
@@ -198,53 +204,4 @@ func machineCounts(states map[string]int) string {
 		return "no machines"
 	}
 	return fmt.Sprintf("%s (%s)", counted(total, "machine"), strings.Join(parts, ", "))
-}
-
-func (a *app) recoverResolve() *cobra.Command {
-	var goOn, cancel bool
-	c := &cobra.Command{
-		Use:   "resolve PROVISION... {--continue | --cancel}",
-		Short: "Decide about provisions that a recovery has frozen",
-		Long: "Decide about provisions that a recovery of the cluster has frozen.\n\n" +
-			"  --continue  The provision waits or runs again. Its machine goes on after the last action that was\n" +
-			"              recorded: if its agent is not idle, its BMC power-cycles it, and it boots the\n" +
-			"              installer. What was installed on it since is overwritten.\n" +
-			"  --cancel    The provision fails. Its machine is left as it is, unverified.",
-		Example: "  trivet recover resolve web1 --continue\n  trivet recover resolve web1 web2 --cancel",
-		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("provisions"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := a.connect()
-			if err != nil {
-				return err
-			}
-			decision := trivet.ResolveCancel
-			if goOn {
-				decision = trivet.ResolveContinue
-			}
-			return a.resolveAll(cmd.Context(), cl, args, decision)
-		},
-	}
-	c.Flags().BoolVar(&goOn, "continue", false, "let them go on")
-	c.Flags().BoolVar(&cancel, "cancel", false, "end them")
-	c.MarkFlagsOneRequired("continue", "cancel")
-	c.MarkFlagsMutuallyExclusive("continue", "cancel")
-	return c
-}
-
-func (a *app) resolveAll(ctx context.Context, cl *client.Client, names []string, decision string) error {
-	failed := false
-	for _, name := range names {
-		project, provision := trivet.SplitName(trivet.Resolve(a.project(), name))
-		if err := cl.Resolve(ctx, project, provision, decision); err != nil {
-			failed = true
-			PrintError(a.Err, err)
-			continue
-		}
-		fmt.Fprintf(a.Out, "provision/%s: %s\n", name, map[string]string{trivet.ResolveContinue: "continued",
-			trivet.ResolveCancel: "cancelled"}[decision])
-	}
-	if failed {
-		return ExitError(1)
-	}
-	return nil
 }

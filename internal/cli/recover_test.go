@@ -19,12 +19,13 @@ func TestWhatARecoveryLeft(t *testing.T) {
 	}{
 		"frozen": {afterRecovery{Recovered: recovered, Frozen: frozen}, []string{
 			"\n  trivet recover resolve web1 --continue\n  trivet recover resolve other/web2 --continue\n",
-			"by --continue or --cancel", "--cancel leaves the machine as it is"}, []string{"unverified:", "nothing is left"}},
+			"by --continue, --cancel or --installed", "--cancel leaves the machine as it is"}, []string{"unverified:", "nothing is left"}},
 		"many": {afterRecovery{Recovered: recovered, Frozen: make([]frozenProvision, maxDecisions+3)},
 			[]string{"\n  the same for 3 more\n"}, nil},
 		"unverified": {afterRecovery{Recovered: recovered, Unverified: []string{"m1", "m2", "m3"}, kept: []string{"m1"}},
 			[]string{"\nunverified: 2 machines: m2, m3\n", ": trivet accept m2\n",
 				": trivet quarantine m2 --reason 'installed before the recovery'\n",
+				": trivet recover resolve PROVISION --installed --machine m1\n",
 				"\nunverified, and kept in quarantine: 1 machine: m1\n"}, []string{"decide about", "nothing is left"}},
 		"kept": {afterRecovery{Recovered: recovered, Unverified: []string{"m1"}, kept: []string{"m1"}},
 			[]string{"kept in quarantine: 1 machine: m1\nnothing is left to decide\n"}, []string{"trivet accept"}},

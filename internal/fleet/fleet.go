@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -32,6 +33,9 @@ type Fleet struct {
 	Propose func(*trivet.Machine) (*addressing.Proposal, error)
 	// Predict returns what Propose would, and notes nothing. Where Predict is nil, previews assign no address.
 	Predict func(*trivet.Machine) (*addressing.Proposal, error)
+	// Stated returns an address that the boot port of a machine has, as an operator states. Where Stated is nil, none can
+	// be stated.
+	Stated func(*trivet.Machine, netip.Addr) (*addressing.Proposal, error)
 	// Learnt returns what was learnt of earlier runs. Where it is nil, nothing was.
 	Learnt func() *learnt.Book
 	// Metrics count the transitions that this head commits; nil: they are not counted.

@@ -292,7 +292,7 @@ func TestRaceAfterRecovery(t *testing.T) {
 	for _, decision := range []string{trivet.ResolveContinue, trivet.ResolveCancel} {
 		r := newRace(t, unchanged)
 		r.must(errors.Join(r.of("p1").recover(), r.of("p2").recover()))
-		r.must(r.Resolve(t.Context(), "default/a", decision))
+		r.must(r.decide("default/a", decision))
 		p := r.provisionNamed("a")
 		if p.Status.Race != nil || p.Status.State == trivet.ProvisionFrozen {
 			t.Errorf("%s: %+v", decision, p.Status)

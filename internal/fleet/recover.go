@@ -21,8 +21,17 @@ func (f *Fleet) Verify(ctx context.Context, machine, why string) error {
 	})
 }
 
-// Resolve decides about a provision that a recovery has frozen. It fails with ErrConflict for another one.
-func (f *Fleet) Resolve(ctx context.Context, provision, decision string) error {
+// Resolve decides about a provision after a recovery, for an operator. It fails with ErrConflict for one that is not
+// frozen; but that a machine has it installed may be stated of all that no machine serves.
+func (f *Fleet) Resolve(ctx context.Context, name string, req trivet.ResolveRequest, by string) error {
+	if req.Decision == trivet.ResolveInstalled {
+		return failed("resolve", name, f.installed(ctx, name, req, by))
+	}
+	return f.resolve(ctx, name, req.Decision)
+}
+
+// resolve continues or cancels a provision that a recovery has frozen.
+func (f *Fleet) resolve(ctx context.Context, provision, decision string) error {
 	err := f.update(ctx, func(tx *store.Tx) error {
 		p, err := f.Provisions.In(tx).Get(provision)
 		if err != nil {

@@ -42,6 +42,10 @@ func (s *subject) recover() error {
 	return err
 }
 
+func (r *rack) decide(provision, decision string) error {
+	return r.Resolve(r.Context(), provision, trivet.ResolveRequest{Decision: decision}, "alice")
+}
+
 func (r *rack) do(m *subject, commands string) {
 	r.Helper()
 	for _, command := range strings.Fields(commands) {
@@ -154,11 +158,11 @@ func TestResolveWithoutMachine(t *testing.T) {
 			return r.Provisions.In(tx).Create(p)
 		})
 		r.must(r.Claim(t.Context(), "default/"+decision)) // it does not wait
-		r.must(r.Resolve(t.Context(), "default/"+decision, decision))
+		r.must(r.decide("default/"+decision, decision))
 		if p, err := r.Provisions.Get("default/" + decision); err != nil || p.Status.State != want {
 			t.Errorf("%s: %+v, %v", decision, p.Status, err)
 		}
-		if err := r.Resolve(t.Context(), "default/"+decision, decision); !errors.Is(err, trivet.ErrConflict) {
+		if err := r.decide("default/"+decision, decision); !errors.Is(err, trivet.ErrConflict) {
 			t.Errorf("resolved again: %v", err)
 		}
 	}

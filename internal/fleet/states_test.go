@@ -194,7 +194,9 @@ func (s *subject) do(command string) error {
 	case "redeploy":
 		return s.Redeploy(ctx, "default/"+s.provision, trivet.RedeployRequest{}, "op")
 	case "continue", "cancel":
-		return s.Resolve(ctx, "default/"+s.provision, command)
+		return s.decide("default/"+s.provision, command)
+	case "installed":
+		return s.statedInstalled()
 	}
 	return s.doRelease(m, command)
 }

@@ -114,7 +114,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.leases = addressing.New(addressing.Config{Tables: s.fleet.Tables, Shared: s.cfg.vip().Addr(),
 		Quorum: s.member.HasLeader,
 		Logger: s.cfg.Log.With("part", "addressing"), Registry: s.metrics})
-	s.fleet.Propose, s.fleet.Predict = s.leases.Propose, s.leases.Predict
+	s.fleet.Propose, s.fleet.Predict, s.fleet.Stated = s.leases.Propose, s.leases.Predict, s.leases.Stated
 	s.netboot, err = netboot.New(netboot.Config{
 		Tables: s.fleet.Tables, Leases: s.leases, Head: s.local.Name(), Live: s.monitor.Live,
 		Quorum: s.member.HasLeader, VIP: s.cfg.vip(),

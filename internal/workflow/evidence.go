@@ -58,7 +58,7 @@ func Shown(was, is *trivet.WorkflowStatus) (kinds []trivet.Kind, at time.Time) {
 			kinds = append(kinds, "Network", "Platform")
 		}
 	}
-	if is.State == trivet.WorkflowSucceeded && (was == nil || was.State != is.State) {
+	if is.State == trivet.WorkflowSucceeded && !isStated(is) && (was == nil || was.State != is.State) {
 		kinds, at = append(kinds, "Image"), is.Ended
 	}
 	return kinds, at

@@ -35,11 +35,13 @@ const (
 	Clear Command = "clear"
 	// Unverify records that it is not known what runs on the machine, after a recovery from older records.
 	Unverify Command = "unverify"
+	// Adopt is the operator's, after a recovery: the machine runs what a provision wanted. A run that it had was frozen.
+	Adopt Command = "adopt"
 )
 
 // next is the new state by command and state. A command that is not listed for a state is refused. A quarantined
-// machine has a former state, which Grant, Release, BeginRelease, Clear and Unverify change and Accept restores (see
-// Change): the machine stays in quarantine.
+// machine has a former state, which Grant, Release, BeginRelease, Clear, Unverify and Adopt change and Accept restores
+// (see Change): the machine stays in quarantine.
 var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 	Accept: {
 		trivet.MachineDiscovered: trivet.MachineAvailable,
@@ -87,6 +89,13 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 		trivet.MachineReleasing:    trivet.MachineUnverified,
 		trivet.MachineUnverified:   trivet.MachineUnverified,
 	},
+	Adopt: {
+		trivet.MachineDiscovered:   trivet.MachineActive,
+		trivet.MachineAvailable:    trivet.MachineActive,
+		trivet.MachineClaimed:      trivet.MachineActive,
+		trivet.MachineProvisioning: trivet.MachineActive,
+		trivet.MachineUnverified:   trivet.MachineActive,
+	},
 	BeginRelease: {
 		trivet.MachineAvailable:    trivet.MachineReleasing,
 		trivet.MachineClaimed:      trivet.MachineReleasing,
@@ -102,7 +111,8 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 // Accept do, and Accept only at the operator's request.
 func Change(s *trivet.MachineStatus, c Command) error {
 	at := &s.State
-	if s.State == trivet.MachineQuarantined && slices.Contains([]Command{Grant, Release, BeginRelease, Clear, Unverify}, c) {
+	if s.State == trivet.MachineQuarantined &&
+		slices.Contains([]Command{Grant, Release, BeginRelease, Clear, Unverify, Adopt}, c) {
 		at = &s.Former
 	}
 	to, ok := next[c][*at]

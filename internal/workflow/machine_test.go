@@ -13,24 +13,24 @@ import (
 
 // transitions is every command in every state. "-" is a refusal, "q:STATE" a quarantine with a former state.
 const transitions = `
-                accept      quarantine    claim    redeploy  grant         activate  abandon    release       begin-release  clear        unverify
-discovered      available   q:discovered  -        -         -             -         -          discovered    -              -            -
-available       available   q:available   claimed  -         -             -         -          available     releasing      -            unverified
-claimed         -           -             -        -         provisioning  -         available  releasing     releasing      -            unverified
-provisioning    -           -             -        -         provisioning  active    available  releasing     releasing      -            unverified
-active          -           q:active      -        claimed   -             -         -          releasing     releasing      -            -
-releasing       available   q:releasing   -        -         releasing     -         -          releasing     releasing      available    unverified
-unverified      available   q:unverified  -        -         -             -         -          unverified    releasing      available    unverified
-q:discovered    available   q:discovered  -        -         -             -         -          q:discovered  -              -            -
-q:available     available   q:available   -        -         -             -         -          q:available   q:releasing    -            q:unverified
-q:active        active      q:active      -        -         -             -         -          q:releasing   q:releasing    -            -
-q:releasing     releasing   q:releasing   -        -         q:releasing   -         -          q:releasing   q:releasing    q:available  q:unverified
-q:unverified    unverified  q:unverified  -        -         -             -         -          q:unverified  q:releasing    q:available  q:unverified
+              accept      quarantine    claim    redeploy  grant         activate  abandon    release       begin-release  clear        unverify      adopt
+discovered    available   q:discovered  -        -         -             -         -          discovered    -              -            -             active
+available     available   q:available   claimed  -         -             -         -          available     releasing      -            unverified    active
+claimed       -           -             -        -         provisioning  -         available  releasing     releasing      -            unverified    active
+provisioning  -           -             -        -         provisioning  active    available  releasing     releasing      -            unverified    active
+active        -           q:active      -        claimed   -             -         -          releasing     releasing      -            -             -
+releasing     available   q:releasing   -        -         releasing     -         -          releasing     releasing      available    unverified    -
+unverified    available   q:unverified  -        -         -             -         -          unverified    releasing      available    unverified    active
+q:discovered  available   q:discovered  -        -         -             -         -          q:discovered  -              -            -             q:active
+q:available   available   q:available   -        -         -             -         -          q:available   q:releasing    -            q:unverified  q:active
+q:active      active      q:active      -        -         -             -         -          q:releasing   q:releasing    -            -             -
+q:releasing   releasing   q:releasing   -        -         q:releasing   -         -          q:releasing   q:releasing    q:available  q:unverified  -
+q:unverified  unverified  q:unverified  -        -         -             -         -          q:unverified  q:releasing    q:available  q:unverified  q:active
 `
 
 func TestEveryCommandInEveryState(t *testing.T) {
 	commands := []Command{Accept, Quarantine, Claim, Redeploy, Grant, Activate, Abandon, Release, BeginRelease, Clear,
-		Unverify}
+		Unverify, Adopt}
 	states := []trivet.MachineState{trivet.MachineDiscovered, trivet.MachineAvailable, trivet.MachineClaimed,
 		trivet.MachineProvisioning, trivet.MachineActive, trivet.MachineReleasing, trivet.MachineUnverified}
 	var rows []trivet.MachineStatus

@@ -12,7 +12,8 @@ const EpochJump = 1_000_000_000
 
 // UnverifiedReason is the reason of machines that are unverified.
 const UnverifiedReason = "the cluster was recovered from older records: what was installed on it since is not known; " +
-	"it becomes available when its BMC reports it off, or its agent is idle, or by trivet accept"
+	"it becomes available when its BMC reports it off, or its agent is idle, or by trivet accept; where it runs what a " +
+	"provision wanted: trivet recover resolve PROVISION --installed"
 
 // Recover changes what is recorded of a machine to what is certain after a recovery from older records. w is its run;
 // nil where it has none. A run that has not ended is frozen, one that releases the machine is cancelled, power requests

@@ -1,0 +1,26 @@
+package workflow
+
+import "github.com/trivet-project/trivet"
+
+// StateInstalled ends a frozen run, or one that was just created, as an operator states after a recovery that its
+// machine runs what it was to install. What is not known to be done is skipped.
+func (r *Run) StateInstalled(note string) {
+	if len(r.Status.Steps) == 0 {
+		r.Status.Started = r.Now
+		r.Status.Steps = []trivet.Step{{Name: trivet.StepFirstBoot, MaxAttempts: 1}}
+	}
+	for i := range r.Status.Steps {
+		if s := &r.Status.Steps[i]; s.State != trivet.StepDone && s.State != trivet.StepSkipped {
+			r.end(s, trivet.StepSkipped)
+			s.Note = note
+		}
+	}
+	r.Status.Frozen = false
+	r.endAs(trivet.WorkflowSucceeded)
+}
+
+// isStated reports whether a run that succeeded did so by an operator's statement. It shows nothing to work.
+func isStated(s *trivet.WorkflowStatus) bool {
+	n := len(s.Steps)
+	return n > 0 && s.Steps[n-1].State == trivet.StepSkipped
+}
