@@ -309,6 +309,15 @@ func (i *Interface) subnets() string {
 	return strings.Join(all, ", ")
 }
 
+// notReached refuses a router that the interface cannot reach.
+func (c *interfaces) notReached(field string, face *Interface, router netip.Addr) {
+	if slices.ContainsFunc(face.Addresses, func(p netip.Prefix) bool { return p.Addr() == router }) {
+		c.add(field, "%s is the interface itself; write the address of the router", router)
+		return
+	}
+	c.add(field, "%s is not in %s; write the address of the router in that subnet", router, face.subnets())
+}
+
 func (c *interfaces) gateway(field string, face *Interface) {
 	g := face.Gateway
 	switch {
@@ -317,7 +326,7 @@ func (c *interfaces) gateway(field string, face *Interface) {
 	case len(face.Addresses) == 0:
 		c.add(field, "needs addresses: where an interface has none, the boot network or DHCP has the gateway")
 	case !face.reaches(g):
-		c.add(field, "%s is no other host in %s; write a router of that subnet", g, face.subnets())
+		c.notReached(field, face, g)
 	}
 	c.destination(field, face, Route{To: DefaultRoute})
 }
@@ -349,7 +358,7 @@ func (c *interfaces) route(field string, face *Interface, r Route) {
 	case !r.Via.Is4():
 		c.add(field+"via", "%s is not IPv4", r.Via)
 	case len(face.Addresses) > 0 && !face.reaches(r.Via):
-		c.add(field+"via", "%s is no other host in %s; write a router of that subnet", r.Via, face.subnets())
+		c.notReached(field+"via", face, r.Via)
 	}
 	if r.Metric < 0 || int64(r.Metric) > maxMetric {
 		c.add(field+"metric", "is %d; 0 to %d", r.Metric, int64(maxMetric))

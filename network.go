@@ -53,10 +53,20 @@ type Range struct {
 	Use string `json:"use,omitempty"`
 }
 
-func (p *problems) needAddress(field string, a netip.Addr) {
+func (p *problems) needAddress(field string, a netip.Addr, which string) {
 	if !a.IsValid() {
-		p.add(field, "is missing")
+		p.add(field, "is missing; write the %s address of the range", which)
 	}
+}
+
+// lastOf returns the last address of a subnet.
+func lastOf(subnet netip.Prefix) netip.Addr {
+	last := subnet.Masked().Addr().AsSlice()
+	for bit := subnet.Bits(); bit < 8*len(last); bit++ {
+		last[bit/8] |= 1 << (7 - bit%8)
+	}
+	a, _ := netip.AddrFromSlice(last)
+	return a
 }
 
 // Address is an address in use. Its name is the address, so it cannot be assigned twice.
@@ -113,19 +123,20 @@ func (n *Network) Validate() error {
 		p.add("spec.cidr", "%s is not IPv4; IPv6 networks are not served yet", s.CIDR)
 	}
 	if s.Gateway.IsValid() && !s.CIDR.Contains(s.Gateway) {
-		p.add("spec.gateway", "%s is not in %s", s.Gateway, s.CIDR)
+		p.add("spec.gateway", "%s is not in %s; write the address of the router in that subnet", s.Gateway, s.CIDR)
 	}
 	p.max("spec.ranges", len(s.Ranges), 64)
 	for i, r := range s.Ranges {
 		field := fmt.Sprintf("spec.ranges[%d]", i)
-		p.needAddress(field+".from", r.From)
-		p.needAddress(field+".to", r.To)
+		p.needAddress(field+".from", r.From, "first")
+		p.needAddress(field+".to", r.To, "last")
 		switch {
 		case !r.From.IsValid() || !r.To.IsValid():
 		case !s.CIDR.Contains(r.From) || !s.CIDR.Contains(r.To):
-			p.add(field, "%s to %s is not in %s", r.From, r.To, s.CIDR)
+			p.add(field, "%s to %s is not in %s; write addresses from %s to %s", r.From, r.To, s.CIDR, s.CIDR.Addr(),
+				lastOf(s.CIDR))
 		case r.To.Less(r.From):
-			p.add(field, "ends at %s before it begins at %s", r.To, r.From)
+			p.add(field, "ends at %[1]s before it begins at %[2]s; write from: %[1]s, to: %[2]s", r.To, r.From)
 		}
 		p.oneOf(field+".use", r.Use, "", "known", "discovery")
 	}

@@ -88,7 +88,9 @@ func TestRangeNeedsItsEnds(t *testing.T) {
 	n := &trivet.Network{Meta: trivet.Meta{Name: "lan"}, Spec: trivet.NetworkSpec{
 		CIDR:   netip.MustParsePrefix("10.0.0.0/24"),
 		Ranges: []trivet.Range{{}, {From: netip.MustParseAddr("10.0.0.9")}}}}
-	const want = "spec.ranges[0].from is missing\nspec.ranges[0].to is missing\nspec.ranges[1].to is missing"
+	const want = "spec.ranges[0].from is missing; write the first address of the range\n" +
+		"spec.ranges[0].to is missing; write the last address of the range\n" +
+		"spec.ranges[1].to is missing; write the last address of the range"
 	if err := n.Validate(); err == nil || err.Error() != want {
 		t.Errorf("%v; want %s", err, want)
 	}

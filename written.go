@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -16,9 +15,10 @@ import (
 // status.
 func ValidateWritten(r Record) error {
 	var p problems
+	p.plainLabels(r.Header().Labels)
 	switch r := r.(type) {
 	case *Machine:
-		r.Spec.BMC.validateWritten(&p)
+		r.validateWritten(&p)
 	case *Head:
 		r.Spec.BMC.validateWritten(&p)
 	case *Network:
@@ -26,6 +26,10 @@ func ValidateWritten(r Record) error {
 	case *Template:
 		r.validateWritten(&p)
 	case *Provision:
+		r.validateWritten(&p)
+	case *Secret:
+		r.validateWritten(&p)
+	case *Notifier:
 		r.validateWritten(&p)
 	}
 	return errors.Join(r.Validate(), p.err())
@@ -63,24 +67,6 @@ func (p *problems) service(field, address string) {
 	p.hostPort(field, u.Host)
 }
 
-var bmcHost = regexp.MustCompile(`^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$`)
-
-// hostPort validates a host, or host:port.
-func (p *problems) hostPort(field, text string) {
-	if _, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
-		return
-	}
-	if to, err := netip.ParseAddrPort(text); err == nil && to.Port() > 0 {
-		return
-	}
-	host, port, hasPort := strings.Cut(text, ":")
-	if n, err := strconv.ParseUint(port, 10, 16); hasPort && (err != nil || n == 0) ||
-		!bmcHost.MatchString(strings.TrimSuffix(host, ".")) {
-		p.add(field,
-			"%.100q is no host; write an address or a name, and a port from 1 to 65535 after a colon if needed", text)
-	}
-}
-
 // onlyIPv4 refuses other addresses of servers: DHCP announces no other.
 func (p *problems) onlyIPv4(field string, list []netip.Addr) {
 	for i, a := range list {
@@ -92,6 +78,9 @@ func (p *problems) onlyIPv4(field string, list []netip.Addr) {
 
 func (n *Network) validateWritten(p *problems) {
 	s := &n.Spec
+	n.validateSubnet(p)
+	p.servers("spec.dns", s.DNS)
+	p.servers("spec.ntp", s.NTP)
 	p.onlyIPv4("spec.ntp", s.NTP)
 	if s.Domain != "" && !domainForm.MatchString(s.Domain) {
 		p.add("spec.domain", "%.80q is no DNS domain; write one such as lab.example.org", s.Domain)

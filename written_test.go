@@ -35,8 +35,11 @@ func TestAddressesOfBMCs(t *testing.T) {
 		}
 	}
 	bad := map[string][]string{
-		"ipmi":    {".", "bmc1..", "10.0.8.9/redfish", "https://10.0.8.9", "10.0.8.9:0", "52:54:00:00:09:01"},
-		"redfish": {".", "ftp://10.0.8.9", "https://10.0.8.9?a=b", "https:///redfish", "52:54:00:00:09:01", "bmc1:99999/redfish"},
+		"ipmi": {".", "bmc1..", "10.0.8.9/redfish", "https://10.0.8.9", "10.0.8.9:0", "52:54:00:00:09:01",
+			"10.0.8.300", "10.0.8", "0x0a000809", "bmc..lab", "bmc1.42", "0.0.0.0", "224.0.0.1", "[ff02::1]:623",
+			strings.Repeat("a", 64) + ".lab"},
+		"redfish": {".", "ftp://10.0.8.9", "https://10.0.8.9?a=b", "https:///redfish", "52:54:00:00:09:01", "bmc1:99999/redfish",
+			"https://10.0.8.999/redfish/v1", "https://255.255.255.255"},
 	}
 	for protocol, addresses := range bad {
 		for _, address := range addresses {
