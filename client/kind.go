@@ -142,6 +142,15 @@ func (k Kind) RawList(ctx context.Context, o ListOptions) (raw []json.RawMessage
 	}
 }
 
+// Any reports whether a record matches the options. It reads one page of one record.
+func (k Kind) Any(ctx context.Context, o ListOptions) (bool, error) {
+	q := selection(o.Labels, o.Fields)
+	q.Set("limit", "1")
+	var page trivet.List
+	_, err := k.c.json(ctx, call{method: http.MethodGet, path: k.path(""), query: q}, &page)
+	return len(page.Items) > 0 || page.Continue != "", err
+}
+
 func selection(labels, fields string) url.Values {
 	q := url.Values{}
 	if labels != "" {

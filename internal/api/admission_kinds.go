@@ -59,7 +59,21 @@ func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 			Err:  fmt.Errorf("%w: it has started (%s), so its spec is constant", trivet.ErrConflict, old.Status.State),
 			Hint: h.hintConstant(c.tx, old, next)}
 	}
-	return nil
+	return h.needMachine(c, old, next)
+}
+
+// needMachine requires that the machine exists that a provision names, where that is new: it may be deleted later.
+func (h *Handler) needMachine(c *change, old, next *trivet.Provision) error {
+	name := next.Spec.Machine
+	if name == "" || old != nil && old.Spec.Machine == name {
+		return nil
+	}
+	err := c.needRecord("spec.machine", "Machine", name)
+	if now := h.Fleet.RenamedName(name); now != "" && errors.Is(err, trivet.ErrInvalid) {
+		return &trivet.FieldError{Field: "spec.machine", Problem: fmt.Sprintf("names machine %s; it was renamed to %s: write "+
+			"that name", name, now)}
+	}
+	return err
 }
 
 // hintConstant says what to do about a spec that is constant: it may name the machine by a former name, which was moved

@@ -15,7 +15,7 @@ func TestRedfishConsoleNeedsRelease(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	put(h, h.fleet.Secrets, &trivet.Secret{Meta: trivet.Meta{Project: "default", Name: "bmc"},
-		Spec: trivet.SecretSpec{Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.8.0/24")}}})
+		Spec: trivet.SecretSpec{Data: map[string]string{"user": "u", "password": "p"}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.8.0/24")}}})
 	machines := client.Of[trivet.Machine](h.client(h.account("op", "operator")))
 	m := machine("m1", "52:54:00:00:00:01")
 	m.Spec.BMC = &trivet.BMC{Protocol: "redfish", Address: "10.0.8.1", Secret: "bmc", Console: true}

@@ -69,6 +69,9 @@ func (h *Handler) checkBMCSecret(tx *store.Tx, b *trivet.BMC) error {
 	if err != nil {
 		return err
 	}
+	if err := needKeys("spec.bmc.secret", b.Secret, &secret.Spec); err != nil {
+		return err
+	}
 	if strings.HasPrefix(strings.ToLower(b.Address), "http://") && !secret.Spec.Insecure {
 		return &trivet.FieldError{Field: "spec.bmc.address", Problem: fmt.Sprintf(
 			"\"http://%[1]s\" has no TLS, so that anyone in between reads the password; write https://%[1]s, or an admin "+

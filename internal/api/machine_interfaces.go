@@ -67,9 +67,9 @@ func (h *Handler) checkLease(tx *store.Tx, next *trivet.Machine, field string, a
 	default:
 		return nil
 	}
-	return &trivet.Error{Op: "fix address", Kind: "Machine", Name: next.Name,
+	return &trivet.Error{Op: "write", Kind: "Machine", Name: next.Name,
 		Hint: "write another one, outside of the ranges of network " + record.Spec.Network,
-		Err:  fmt.Errorf("%w: %s %s is %s", trivet.ErrExists, field, a, owner)}
+		Err:  inUse("%s %s is %s", field, a, owner)}
 }
 
 // networkWith returns the network that an address is in, as this head knows it; nil if there is none.

@@ -25,9 +25,8 @@ func (h *Handler) reserveMACs(tx *store.Tx, old, next *trivet.Machine) error {
 			err = macs.Put(&trivet.MAC{Meta: trivet.Meta{Kind: "MAC", Name: nic.MAC},
 				Spec: trivet.MACSpec{Machine: next.Name, MachineUID: next.UID}})
 		case err == nil && holder.Spec.MachineUID != next.UID:
-			return &trivet.Error{Op: "hold MAC", Kind: "Machine", Name: next.Name, Hint: h.hintHolder(tx, holder, next.Name),
-				Err: fmt.Errorf("%w: spec.nics[%d].mac %s belongs to machine %s", trivet.ErrExists, i, nic.MAC,
-					holder.Spec.Machine)}
+			return &trivet.Error{Op: "write", Kind: "Machine", Name: next.Name, Hint: h.hintHolder(tx, holder, next.Name),
+				Err: inUse("spec.nics[%d].mac %s belongs to machine %s", i, nic.MAC, holder.Spec.Machine)}
 		}
 		if err != nil {
 			return err
@@ -35,6 +34,17 @@ func (h *Handler) reserveMACs(tx *store.Tx, old, next *trivet.Machine) error {
 	}
 	return nil
 }
+
+// inUse returns an ErrExists whose text is only what is in use, and by what.
+func inUse(format string, args ...any) error { return taken(fmt.Sprintf(format, args...)) }
+
+// taken is the text of an ErrExists about a part of a record: the record itself need not exist.
+type taken string
+
+func (t taken) Error() string { return string(t) }
+
+// Is reports true for ErrExists.
+func (t taken) Is(target error) bool { return target == trivet.ErrExists }
 
 // hintHolder says what to do about a MAC that another machine has: that may be the machine itself, which was renamed.
 func (h *Handler) hintHolder(tx *store.Tx, holder *trivet.MAC, name string) string {
@@ -56,6 +66,9 @@ func (h *Handler) checkAddresses(tx *store.Tx, old, next *trivet.Machine) error 
 		if err := h.checkAddress(field, nic.Address); err != nil {
 			return err
 		}
+		if err := h.checkServed(tx, field, nic.Address); err != nil {
+			return err
+		}
 		if err := h.checkUnique(tx, next, field, nic.Address); err != nil {
 			return err
 		}
@@ -66,15 +79,34 @@ func (h *Handler) checkAddresses(tx *store.Tx, old, next *trivet.Machine) error 
 	return h.checkInterfaces(tx, old, next)
 }
 
+// checkServed refuses an address of a port that is in no network, where there are networks: DHCP would not assign it.
+func (h *Handler) checkServed(tx *store.Tx, field string, a netip.Addr) error {
+	if h.Fleet.Networks.Len() == 0 || h.isServed(tx, a) {
+		return nil
+	}
+	return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%s is in no network (trivet get networks); write one of a "+
+		"network, or apply first a Network whose spec.cidr contains it", a)}
+}
+
+// isServed reports whether an address is in a network. The transaction compares these lists.
+func (h *Handler) isServed(tx *store.Tx, a netip.Addr) bool {
+	for _, p := range ipam.Enclosing(netip.PrefixFrom(a, a.BitLen())) {
+		if len(h.Fleet.Networks.In(tx).ListBy(state.ByCIDR, p.String())) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // checkUnique refuses an address that is fixed for another machine.
 func (h *Handler) checkUnique(tx *store.Tx, next *trivet.Machine, field string, a netip.Addr) error {
 	for _, other := range h.Fleet.Machines.In(tx).ListBy(state.ByAddress, a.String()) {
 		if other.Name == next.Name {
 			continue
 		}
-		return &trivet.Error{Op: "fix address", Kind: "Machine", Name: next.Name,
+		return &trivet.Error{Op: "write", Kind: "Machine", Name: next.Name,
 			Hint: fmt.Sprintf("trivet describe machine %s; delete it, or take the address out of it", other.Name),
-			Err:  fmt.Errorf("%w: %s %s belongs to machine %s", trivet.ErrExists, field, a, other.Name)}
+			Err:  inUse("%s %s belongs to machine %s", field, a, other.Name)}
 	}
 	return nil
 }

@@ -130,10 +130,10 @@ func TestDeletionInProjects(t *testing.T) {
 	for _, project := range []string{"blue", "green"} {
 		must(templates.In(project).Create(ctx, templateOf("t", "a")))(t)
 		must(secrets.In(project).Create(ctx, &trivet.Secret{Meta: trivet.Meta{Name: "bmc"}, Spec: trivet.SecretSpec{
-			Data: map[string]string{"user": "u"}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}))(t)
+			Data: map[string]string{"user": "u", "password": "p"}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}))(t)
 	}
 	must(client.Of[trivet.Provision](cl).In("blue").Create(ctx, &trivet.Provision{Meta: trivet.Meta{Name: "p"},
-		Spec: trivet.ProvisionSpec{Template: "t", Machine: "none"}}))(t)
+		Spec: trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"rack": "none"}}}))(t)
 	m := machine("m1", macA)
 	m.Spec.BMC = &trivet.BMC{Protocol: "ipmi", Address: "10.0.0.9", Secret: "bmc"}
 	if _, err := client.Of[trivet.Machine](cl).Create(ctx, m); !errors.Is(err, trivet.ErrInvalid) {
@@ -177,8 +177,9 @@ func TestPatchNamesItsProject(t *testing.T) {
 	must(templates.In("green").Create(ctx, templateOf("other", "a")))(t)
 	must(templates.Create(ctx, templateOf("third", "a")))(t)
 	must(provisions.Create(ctx, &trivet.Provision{Meta: trivet.Meta{Name: "p"},
-		Spec: trivet.ProvisionSpec{Template: "t", Machine: "none"}}))(t)
-	must(client.Of[trivet.Secret](cl).In("blue").Create(ctx, &trivet.Secret{Meta: trivet.Meta{Name: "bmc"}}))(t)
+		Spec: trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"rack": "none"}}}))(t)
+	must(client.Of[trivet.Secret](cl).In("blue").Create(ctx, &trivet.Secret{Meta: trivet.Meta{Name: "bmc"},
+		Spec: trivet.SecretSpec{Data: map[string]string{"user": "u", "password": "p"}}}))(t)
 	must(client.Of[trivet.Machine](cl).Create(ctx, machine("m1", macA)))(t)
 	for _, c := range []struct {
 		path, patch, want string

@@ -52,6 +52,9 @@ func TestStartedProvisionIsConstant(t *testing.T) {
 	provisions := client.Of[trivet.Provision](h.client(h.admin))
 	put(h, h.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
 		Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "a", Use: "noop"}}}})
+	machines := client.Of[trivet.Machine](h.client(h.admin))
+	must(machines.Create(ctx, machine("m1", macA)))(t)
+	must(machines.Create(ctx, machine("m2", macB)))(t)
 	p, err := provisions.Create(ctx, &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
 		Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
 	if err != nil {

@@ -20,6 +20,9 @@ func (h *Handler) admitSecret(c *change, old, next *trivet.Secret) error {
 	if next == nil {
 		return nil
 	}
+	if err := c.keepKeys(old, next); err != nil {
+		return err
+	}
 	active, err := h.Fleet.SealKey(c.tx)
 	if err != nil {
 		return err
@@ -35,6 +38,32 @@ func (h *Handler) admitSecret(c *change, old, next *trivet.Secret) error {
 			return err
 		}
 		next.Spec.Data[key] = sealed
+	}
+	return nil
+}
+
+// needKeys refuses a secret without the keys that a BMC needs. field names the secret.
+func needKeys(field, name string, s *trivet.SecretSpec) error {
+	for _, key := range []string{trivet.SecretUser, trivet.SecretPassword} {
+		if _, ok := s.Data[key]; !ok {
+			return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("names secret %s, which has no key %s in spec.data; a BMC "+
+				"needs the keys %s and %s", name, key, trivet.SecretUser, trivet.SecretPassword)}
+		}
+	}
+	return nil
+}
+
+// keepKeys refuses to remove a key that a BMC needs from the secret of one.
+func (c *change) keepKeys(old, next *trivet.Secret) error {
+	if old == nil || needKeys("", "", &old.Spec) != nil || needKeys("", "", &next.Spec) == nil {
+		return nil
+	}
+	for _, r := range c.tx.Referrers(old) {
+		if r.Field == "spec.bmc.secret" {
+			return &trivet.FieldError{Field: "spec.data", Problem: fmt.Sprintf("lacks %s or %s, and %s %s has it for its BMC; "+
+				"write both", trivet.SecretUser, trivet.SecretPassword, strings.ToLower(string(r.From)),
+				r.Record.Header().ShortName())}
+		}
 	}
 	return nil
 }

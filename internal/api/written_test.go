@@ -88,13 +88,14 @@ func TestParametersAreCheckedFirst(t *testing.T) {
 		Spec: trivet.ImageSpec{Format: "raw", Blob: someBlob}})
 	put(h, h.fleet.Images, &trivet.Image{Meta: trivet.Meta{Project: "shared", Name: "tree"},
 		Spec: trivet.ImageSpec{Format: "tar", Blob: someBlob}})
+	must(client.Of[trivet.Machine](h.client(h.admin)).Create(t.Context(), machine("m1", macA)))(t)
 	for _, c := range []struct {
 		params map[string]string
 		want   string
 	}{
 		{map[string]string{"image": "debian"}, ""},
 		{map[string]string{"image": "blue/x", "disk": "/dev/sda"}, "spec.parameters.image names image blue/x, which does " +
-			"not exist (trivet get images -p blue); import it first: trivet image import FILE --name x -p blue"},
+			"not exist (trivet get images -p blue); write one that exists, or import it first: trivet image import FILE --name x -p blue"},
 		{map[string]string{"image": "red/debian"}, "spec.parameters.image names an image that cannot be used: " +
 			`"red/debian" is in another project`},
 		{map[string]string{"image": "tree"}, "spec.parameters.image names image shared/tree for action a, which cannot use " +

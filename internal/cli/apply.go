@@ -61,6 +61,9 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 	if err := o.check(); err != nil {
 		return err
 	}
+	if err := a.newProjects(ctx, cl, manifests); err != nil {
+		return err
+	}
 	failed, warned := false, false
 	var pending []*manifest // what a dry run would change
 	for i, m := range manifests {
@@ -93,6 +96,11 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 			}
 		}
 		fmt.Fprintf(a.Out, "%s %s%s\n%s", m.title(), done.verb, o.note(), text)
+		if !o.dryRun {
+			if err := a.warn(ctx, cl, m, done); err != nil {
+				return err
+			}
+		}
 	}
 	if failed {
 		return ExitError(1)

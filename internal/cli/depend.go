@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -47,11 +48,17 @@ func (a *app) deferred(m *manifest, refusal error, pending []*manifest) bool {
 // alsoChecked is the beginning of the fields that the head checks by what another field refers to.
 var alsoChecked = map[string]string{"spec.template": "spec.parameters.", "spec.bmc.secret": "spec.bmc.address"}
 
+// nicAddress is a field that the head checks by the networks.
+var nicAddress = regexp.MustCompile(`^spec\.nics\[\d+\]\.address$`)
+
 // decides reports whether the head checks a field of m by the record p, to which m refers. A provision's template may
 // name any image.
 func (a *app) decides(p, m *manifest, field string) bool {
 	if m.info.Kind == "Provision" && p.info.Kind == "Image" {
 		return field == "spec.template"
+	}
+	if m.info.Kind == "Machine" && p.info.Kind == "Network" {
+		return nicAddress.MatchString(field)
 	}
 	if m.info.Scope == trivet.ScopeProject {
 		m.record.Header().Project = m.project(a)

@@ -69,6 +69,9 @@ func (a *app) get() *cobra.Command {
 
 // getRecords shows records once, or as they change.
 func (a *app) getRecords(ctx context.Context, kind client.Kind, names []string, o getOptions) error {
+	if err := checkFields(kind.Info, o.Fields); err != nil {
+		return err
+	}
 	less, err := sorter(kind.Info, o.sortBy)
 	if err != nil {
 		return err
@@ -92,6 +95,9 @@ func (a *app) getRecords(ctx context.Context, kind client.Kind, names []string, 
 	}
 	if err := a.loadMore(ctx, kind, found); err != nil {
 		return err
+	}
+	if less == nil && len(names) == 0 && (a.output == "table" || a.output == "wide" || a.output == "name") {
+		less = byName
 	}
 	found = sorted(during(found), less)
 	if len(found) > 0 || len(missing) == 0 {

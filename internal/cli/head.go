@@ -90,10 +90,27 @@ func isRemoved(h trivet.HeadView) bool { return h.State == string(trivet.HeadRem
 
 // byNumber compares names in natural order: head4 before head10.
 func byNumber(a, b string) int {
-	const digits = "0123456789"
-	prefix := cmp.Compare(strings.TrimRight(a, digits), strings.TrimRight(b, digits))
-	return cmp.Or(prefix, cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	x, y := a, b
+	for x != "" && y != "" {
+		m, n := number(x), number(y)
+		if m == "" || n == "" {
+			if x[0] != y[0] {
+				return cmp.Compare(x[0], y[0])
+			}
+			x, y = x[1:], y[1:]
+			continue
+		}
+		p, q := strings.TrimLeft(m, "0"), strings.TrimLeft(n, "0")
+		if by := cmp.Or(cmp.Compare(len(p), len(q)), cmp.Compare(p, q)); by != 0 {
+			return by
+		}
+		x, y = x[len(m):], y[len(n):]
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
 }
+
+// number returns the digits that a text begins with.
+func number(text string) string { return text[:len(text)-len(strings.TrimLeft(text, "0123456789"))] }
 
 func lastHeard(h trivet.HeadView) string {
 	switch {

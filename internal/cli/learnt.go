@@ -121,8 +121,14 @@ func etaText(w *trivet.Workflow) string {
 	if eta == nil {
 		return ""
 	}
-	return fmt.Sprintf("It usually ends in %s from now, and in %s at most for 95 of 100 runs.",
-		durationText(eta.P50.D()), durationText(eta.P95.D()))
+	p50, p95 := durationText(eta.P50.D()), durationText(eta.P95.D())
+	switch none := durationText(0); {
+	case p95 == none: // it takes longer than almost all before
+		return ""
+	case p50 == none:
+		return fmt.Sprintf("It ends in %s at most for 95 of 100 runs.", p95)
+	}
+	return fmt.Sprintf("It usually ends in %s from now, and in %s at most for 95 of 100 runs.", p50, p95)
 }
 
 // good is the text of a reputation without failures.

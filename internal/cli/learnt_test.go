@@ -56,6 +56,12 @@ func TestExpectedTimesAreShown(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("the lines are\n%s", out.String())
 	}
+	late := expected()
+	late.Status.Steps[1].Started = time.Now().Add(-time.Hour)
+	late.Status.Steps = late.Status.Steps[:2]
+	if got := etaText(late); got != "" {
+		t.Errorf("a run that takes longer than others: %s", got)
+	}
 	w.Status.State = trivet.WorkflowSucceeded
 	if etaCell(w) != "" || etaText(w) != "" || etaOf(nil) != nil {
 		t.Error("a run that has ended has an ETA")

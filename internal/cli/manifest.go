@@ -183,7 +183,10 @@ func (d *document) manifest() (*manifest, error) {
 	if err := json.Unmarshal(m.body, m.record); err != nil {
 		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
 	}
-	if project := m.record.Header().Project; project != "" {
+	if m.has("status") && !m.has("revision") { // what get prints has both
+		err = &trivet.FieldError{Field: "status", Problem: "is written by Trivet only; remove it"}
+	}
+	if project := m.record.Header().Project; err == nil && project != "" {
 		err = info.ValidateProject(project)
 	}
 	return m, errors.Join(err, m.record.Validate())

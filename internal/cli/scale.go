@@ -104,8 +104,12 @@ func (a *app) excess(ctx context.Context, cl *client.Client, p *trivet.Provision
 		return nil
 	}
 	if !release {
-		fmt.Fprintf(a.Out, "%d members have machines and stay; to release the last %d: trivet scale%s provision %s "+
-			"--count %d --yes\n", len(have), len(have)-most, a.flagText(), p.Name, most)
+		text := fmt.Sprintf("%d members have machines and stay", len(have))
+		if len(have) == 1 {
+			text = "1 member has a machine and stays"
+		}
+		fmt.Fprintf(a.Out, "%s; to release the last %d: trivet scale%s provision %s --count %d --yes\n", text,
+			len(have)-most, a.flagText(), p.Name, most)
 		return nil
 	}
 	var targets []target

@@ -44,6 +44,12 @@ func sorter(info trivet.KindInfo, by string) (compare, error) {
 	return byValue(strings.Split(path, ".")[1:], field.Type), nil
 }
 
+// byName orders records by project and, in natural order, by name.
+func byName(x, y found) int {
+	a, b := x.record.Header(), y.record.Header()
+	return cmp.Or(cmp.Compare(a.Project, b.Project), byNumber(a.Name, b.Name))
+}
+
 func byTime(x, y found) int {
 	a, aOK := x.record.(*trivet.Event)
 	b, bOK := y.record.(*trivet.Event)

@@ -92,12 +92,36 @@ func parseCondition(info trivet.KindInfo, text string) (c condition, err error) 
 		return c, fmt.Errorf("--for %s: %w", text, err)
 	}
 	c.path = strings.Split(path, ".")[1:]
-	known := func(v reference.Value) bool { return v.Value == value }
-	if len(f.Values) > 0 && !slices.ContainsFunc(f.Values, known) {
-		return c, fmt.Errorf("%w: --for %s: %s is never %q; %s", trivet.ErrInvalid, text, field, value,
-			strings.Replace(oneOf(f.Values), "One of: ", "it is one of ", 1))
+	if problem := never(f, field, value); problem != "" {
+		return c, fmt.Errorf("%w: --for %s: %s", trivet.ErrInvalid, text, problem)
 	}
 	return c, nil
+}
+
+// never says that a field cannot have a value; empty where it can.
+func never(f reference.Field, field, value string) string {
+	known := func(v reference.Value) bool { return v.Value == value }
+	if len(f.Values) == 0 || slices.ContainsFunc(f.Values, known) {
+		return ""
+	}
+	return fmt.Sprintf("%s is never %q; %s", field, value,
+		strings.Replace(oneOf(f.Values), "One of: ", "it is one of ", 1))
+}
+
+// checkFields refuses a selector by a value that the field cannot have. The head refuses fields that do not exist.
+func checkFields(info trivet.KindInfo, selector string) error {
+	for term := range strings.SplitSeq(selector, ",") {
+		field, value, _ := strings.Cut(term, "=")
+		field = strings.TrimSuffix(field, "!")
+		_, f, err := reference.Lookup(string(info.Kind) + "." + field)
+		if err != nil || value == "" { // empty: the field is not set
+			continue
+		}
+		if problem := never(f, field, value); problem != "" {
+			return fmt.Errorf("%w: --field %s: %s", trivet.ErrInvalid, term, problem)
+		}
+	}
+	return nil
 }
 
 // check reports whether a record has what is waited for, and what it has. raw is nil where it does not exist.

@@ -128,7 +128,7 @@ func (a *app) follow(ctx context.Context, kind client.Kind, names []string, o cl
 		case e.Type == client.Synced:
 			synced = true
 			slices.SortFunc(first, func(x, y trivet.Record) int {
-				return strings.Compare(x.Header().FullName(), y.Header().FullName())
+				return byName(found{record: x}, found{record: y})
 			})
 			if err := a.table(kind.Info, first); err != nil {
 				return err

@@ -52,8 +52,12 @@ func (f *Fleet) checkImage(tx *store.Tx, p *trivet.Provision, t *trivet.Template
 	}
 	image, err := f.Images.In(tx).Get(full)
 	if errors.Is(err, trivet.ErrNotFound) {
+		write := "import it first"
+		if field != "spec.template" {
+			write = "write one that exists, or import it first"
+		}
 		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%simage %s, which does not exist (trivet get images%s); "+
-			"import it first: trivet image import FILE --name %s%s", uses, trivet.ShortName(full), flag, own, flag)}
+			"%s: trivet image import FILE --name %s%s", uses, trivet.ShortName(full), flag, write, own, flag)}
 	}
 	if err != nil {
 		return err

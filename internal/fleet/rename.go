@@ -126,7 +126,7 @@ func errRenamedTo(op, machine, now string) error {
 // RenamedTo returns the error of an operation on a machine that is not found and was renamed, as far as this head
 // knows; another error as it is.
 func (f *Fleet) RenamedTo(op, machine string, err error) error {
-	if now := f.renamedTo(machine); now != "" && errors.Is(err, trivet.ErrNotFound) {
+	if now := f.RenamedName(machine); now != "" && errors.Is(err, trivet.ErrNotFound) {
 		return errRenamedTo(op, machine, now)
 	}
 	return err
@@ -134,14 +134,14 @@ func (f *Fleet) RenamedTo(op, machine string, err error) error {
 
 // renamedText says how the machine is named now that a provision names by a former name; empty where there is none.
 func (f *Fleet) renamedText(machine string) string {
-	if now := f.renamedTo(machine); now != "" {
+	if now := f.RenamedName(machine); now != "" {
 		return "; it was renamed to " + now
 	}
 	return ""
 }
 
-// renamedTo returns the name of the machine that had a name which no machine has now; empty: there is none.
-func (f *Fleet) renamedTo(machine string) string {
+// RenamedName returns the name of the machine that had a name which no machine has now; empty: there is none.
+func (f *Fleet) RenamedName(machine string) string {
 	if _, err := f.Machines.GetShared(machine); !errors.Is(err, trivet.ErrNotFound) {
 		return ""
 	}

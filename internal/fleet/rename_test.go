@@ -126,6 +126,10 @@ func TestRenamedMachineStaysTheSame(t *testing.T) {
 	if !errors.Is(err, trivet.ErrNotFound) || !strings.Contains(err.Error(), "it was renamed to r1-u12") {
 		t.Errorf("a command about the former name: %v", err)
 	}
+	r.provisionOf("late", trivet.ProvisionSpec{Template: "t", Machine: "m1"}) // as earlier releases accepted it
+	if why := r.provisionNamed("late").Status.Reason; why != "there is no machine m1; it was renamed to r1-u12" {
+		t.Errorf("a provision that names the former name: %s", why)
+	}
 }
 
 func text(t *testing.T, v any) string {

@@ -83,6 +83,10 @@ func readKubernetes(docs []any, o Options) (all []*Entry, err error) {
 			err = fillMetal3(e, &l, o)
 		case l.group() == "bmc.tinkerbell.org", l.Kind == "Secret" && l.APIVersion == "v1":
 			continue
+		case l.Kind == "" || l.APIVersion == "":
+			err = fmt.Errorf("%w: it has no kind with an apiVersion; what can be read are Hardware of tinkerbell.org, "+
+				"BareMetalHost of metal3.io, an export of MAAS, and CSV; records of Trivet are written by: trivet apply -f FILE",
+				trivet.ErrInvalid)
 		default:
 			err = fmt.Errorf("%w: it is %.40q of %.60q; what can be read are Hardware of tinkerbell.org, BareMetalHost of "+
 				"metal3.io, an export of MAAS, and CSV", trivet.ErrInvalid, l.Kind, l.APIVersion)

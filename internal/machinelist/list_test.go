@@ -96,7 +96,7 @@ func TestListsAreRefused(t *testing.T) {
 		`[{"system_id":7}]`:         "machine 1: invalid",
 		`["x"]`:                     "machine 1: invalid",
 		"kind: Pod\napiVersion: v1": `document 1: invalid: it is "Pod" of "v1"; what can be read are Hardware`,
-		"kind: Machine\nname: m1":   `it is "Machine" of ""`,
+		"kind: Machine\nname: m1":   `it has no kind with an apiVersion`,
 		"items: [{items: [{items: [{items: [{items: [{items: []}]}]}]}]}]": "nested too deeply",
 	} {
 		var docs []any
