@@ -61,7 +61,9 @@ type BMC struct {
 	Protocol string `json:"protocol"` // "ipmi", "redfish" or "exec"
 	// Command is the program of protocol exec: a file in the directory of --power-commands of each head.
 	Command string `json:"command,omitempty"`
-	Address string `json:"address"` // host, host:port or https URL
+	// Address is a host, host:port or https URL. Of a Redfish service with several systems it has the path of the machine's,
+	// as "https://10.0.8.9/redfish/v1/Systems/2". No other machine may have the same.
+	Address string `json:"address"`
 	// Secret is the Secret with keys user and password, as "NAME" or "PROJECT/NAME". It names the addresses that it may
 	// be sent to.
 	Secret string `json:"secret"`
@@ -74,23 +76,6 @@ type BMC struct {
 // RedfishConsoleRelease is the release since which Console may be set for protocol redfish. A head of an earlier one
 // cannot write the record of such a machine.
 const RedfishConsoleRelease Release = "0.3.1"
-
-// Host returns the host of the BMC's address: a name or an address; empty if it has none.
-func (b *BMC) Host() string {
-	address := b.Address
-	if _, rest, isURL := strings.Cut(address, "://"); isURL {
-		address = rest
-	}
-	address, _, _ = strings.Cut(address, "/")
-	address = address[strings.LastIndexByte(address, '@')+1:] // without a user and password
-	if to, err := netip.ParseAddrPort(address); err == nil {
-		return to.Addr().String()
-	}
-	if strings.Count(address, ":") == 1 { // a name and a port
-		address, _, _ = strings.Cut(address, ":")
-	}
-	return strings.Trim(address, "[]")
-}
 
 // MachineState is the state of a machine.
 type MachineState string

@@ -73,3 +73,82 @@ func TestBMCIsWhereItsSecretMayBeSent(t *testing.T) {
 		t.Errorf("a label of a machine whose BMC is not permitted any more: %v", err)
 	}
 }
+
+// A machine does not get the BMC of another one, which its power commands would power off. Machines that have one BMC
+// since before can be changed otherwise, and out of it.
+func TestBMCIsOfOneMachine(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	ctx := t.Context()
+	c := h.client(h.admin)
+	if _, err := client.Of[trivet.Secret](c).Create(ctx, &trivet.Secret{Meta: trivet.Meta{Project: "default", Name: "bmc"},
+		Spec: trivet.SecretSpec{Data: map[string]string{"user": "root", "password": "calvin"},
+			Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.8.0/24")}}}); err != nil {
+		t.Fatal(err)
+	}
+	machines := client.Of[trivet.Machine](c)
+	with := func(name, mac, protocol, address string) *trivet.Machine {
+		m := machine(name, mac)
+		m.Spec.BMC = &trivet.BMC{Protocol: protocol, Address: address, Secret: "bmc"}
+		return m
+	}
+	mustBeTaken := func(what string, err error, by string) {
+		t.Helper()
+		if !errors.Is(err, trivet.ErrExists) || !strings.Contains(err.Error(), "is the BMC of machine "+by) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	create := func(m *trivet.Machine) {
+		t.Helper()
+		if _, err := machines.Create(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(with("m1", macA, "ipmi", "10.0.8.1"))
+	create(with("blade1", "52:54:00:00:08:01", "redfish", "10.0.8.2/redfish/v1/Systems/1"))
+	create(with("blade2", "52:54:00:00:08:02", "redfish", "10.0.8.2/redfish/v1/Systems/2"))
+	_, err := machines.Create(ctx, with("m2", macB, "ipmi", "10.0.8.1:623"))
+	mustBeTaken("create", err, "m1")
+	_, err = machines.Create(ctx, with("m2", macB, "redfish", "https://10.0.8.2"))
+	mustBeTaken("all systems", err, "blade1")
+	if !strings.Contains(err.Error(), "https://10.0.8.2/redfish/v1/Systems/ID") ||
+		!strings.Contains(err.Error(), "trivet patch machine blade1") {
+		t.Errorf("it does not say what to write: %v", err)
+	}
+	info, _ := trivet.LookupKind("Machine")
+	_, err = c.Kind(info).DryRun(true).Create(ctx, with("m2", macB, "redfish", "10.0.8.1"))
+	mustBeTaken("a dry run, of another protocol", err, "m1")
+	create(machine("m2", macB))
+	_, err = machines.Patch(ctx, "m2", []byte(`{"spec":{"bmc":{"protocol":"ipmi","address":"10.0.8.1","secret":"bmc"}}}`), 0)
+	mustBeTaken("patch", err, "m1")
+	if _, err := machines.Patch(ctx, "m1", []byte(`{"spec":{"bmc":{"address":"10.0.8.1:623"}}}`), 0); err != nil {
+		t.Errorf("its own BMC, written otherwise: %v", err)
+	}
+
+	put(h, h.fleet.Sites, &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+		Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}})
+	for i, name := range []string{"old1", "old2"} { // as earlier releases accepted them
+		m := with(name, "52:54:00:00:09:0"+string(rune('0'+i)), "redfish", "10.0.8.9")
+		m.Status.State = trivet.MachineAvailable
+		put(h, h.fleet.Machines, m)
+	}
+	for _, patch := range []string{`{"spec":{"rack":"r2"}}`, `{"spec":{"bmc":{"console":true}}}`,
+		`{"spec":{"bmc":{"address":"10.0.8.9/redfish/v1/Systems/2"}}}`, `{"spec":{"bmc":{"address":"10.0.8.10"}}}`} {
+		if _, err := machines.Patch(ctx, "old2", []byte(patch), 0); err != nil {
+			t.Errorf("%s: %v", patch, err)
+		}
+	}
+	_, err = machines.Patch(ctx, "old2", []byte(`{"spec":{"bmc":{"address":"10.0.8.9"}}}`), 0)
+	mustBeTaken("back", err, "old1")
+	if err := c.Rename(ctx, "old1", trivet.RenameRequest{Name: "old3"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = machines.Patch(ctx, "old2", []byte(`{"spec":{"bmc":{"address":"10.0.8.9"}}}`), 0)
+	mustBeTaken("after a rename", err, "old3")
+	if err := machines.Delete(ctx, "old3"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := machines.Patch(ctx, "old2", []byte(`{"spec":{"bmc":{"address":"10.0.8.9"}}}`), 0); err != nil {
+		t.Errorf("after the other one was deleted: %v", err)
+	}
+}

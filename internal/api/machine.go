@@ -11,6 +11,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -55,7 +56,39 @@ func (h *Handler) checkBMC(c *change, old, next *trivet.Machine) error {
 		return &trivet.FieldError{Field: "spec.bmc.console", Problem: fmt.Sprintf("needs release %s on all heads for "+
 			"protocol redfish: upgrade the others first (trivet head list)", trivet.RedfishConsoleRelease)}
 	}
-	return h.checkBMCSecret(c.tx, b)
+	if err := h.checkBMCSecret(c.tx, b); err != nil {
+		return err
+	}
+	return h.checkOwnBMC(c.tx, old, next)
+}
+
+// checkOwnBMC refuses a BMC that is that of another machine, which a power command for this one would power off. Two
+// machines that had the same before may keep it.
+func (h *Handler) checkOwnBMC(tx *store.Tx, old, next *trivet.Machine) error {
+	b := next.Spec.BMC
+	service, _ := b.Endpoint()
+	for _, other := range h.Fleet.Machines.In(tx).ListBy(state.ByBMC, service) {
+		if other.Name == next.Name || !other.Spec.BMC.SameAs(b) ||
+			old != nil && old.Spec.BMC != nil && old.Spec.BMC.SameAs(other.Spec.BMC) {
+			continue
+		}
+		return &trivet.Error{Op: "use BMC", Kind: "Machine", Name: next.Name, Hint: hintOtherBMC(b, other),
+			Err: fmt.Errorf("%w: spec.bmc.address %s is the BMC of machine %s, at %s", trivet.ErrExists, b.Address,
+				other.Name, other.Spec.BMC.Address)}
+	}
+	return nil
+}
+
+// hintOtherBMC says what to do about a BMC that another machine has.
+func hintOtherBMC(b *trivet.BMC, other *trivet.Machine) string {
+	hint := fmt.Sprintf("write the address of this machine's own BMC; if it is this one's, take it out of the other: "+
+		"trivet patch machine %s '{\"spec\": {\"bmc\": null}}'", other.Name)
+	_, system := b.Endpoint()
+	_, otherSystem := other.Spec.BMC.Endpoint()
+	if b.Protocol == "redfish" && other.Spec.BMC.Protocol == "redfish" && (system == "" || otherSystem == "") {
+		hint += fmt.Sprintf("; of a BMC with several systems, write that of each: https://%s/redfish/v1/Systems/ID", b.Host())
+	}
+	return hint
 }
 
 // checkBMCSecret refuses a BMC whose secret does not exist, or may not be sent to its address.

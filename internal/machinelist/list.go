@@ -109,9 +109,9 @@ func (e *Entry) finish() {
 	}
 }
 
-// markTwice marks machines whose name or port another one before them has.
+// markTwice marks machines whose name, port or BMC another one before them has.
 func markTwice(all []*Entry) {
-	names, ports := map[string]string{}, map[string]string{}
+	names, ports, bmcs := map[string]string{}, map[string]string{}, map[string][]*Entry{}
 	for _, e := range all {
 		if e.Err != nil {
 			continue
@@ -127,7 +127,23 @@ func markTwice(all []*Entry) {
 			}
 			ports[nic.MAC] = e.Where
 		}
+		e.markSameBMC(bmcs)
 	}
+}
+
+// markSameBMC marks a machine whose BMC another one has, of those before it by the services of their BMCs.
+func (e *Entry) markSameBMC(before map[string][]*Entry) {
+	b := e.Machine.Spec.BMC
+	if b == nil {
+		return
+	}
+	service, _ := b.Endpoint()
+	for _, o := range before[service] {
+		if o.Machine.Spec.BMC.SameAs(b) {
+			e.fail("%s (%s) has the BMC %s, too; write that of each machine", o.Where, o.Machine.Name, b.Address)
+		}
+	}
+	before[service] = append(before[service], e)
 }
 
 // name sets the name of the machine: in lower case, with - for what a name must not have.

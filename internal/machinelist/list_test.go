@@ -146,3 +146,21 @@ func decoded(text string) []any {
 	}
 	return []any{v}
 }
+
+// A BMC that two machines of a list have, however it is written, marks the second one.
+func TestSameBMCInList(t *testing.T) {
+	text := "name,mac,bmc\n" +
+		"m1,52:54:00:00:00:01,10.9.1.1\nm2,52:54:00:00:00:02,ipmi://10.9.1.1:623\nm3,52:54:00:00:00:03,10.9.1.3\n" +
+		"b1,52:54:00:00:00:04,redfish://10.9.1.4/redfish/v1/Systems/1\n" +
+		"b2,52:54:00:00:00:05,redfish://10.9.1.4/redfish/v1/Systems/2\n"
+	list, err := Read([]byte(text), nil, Options{Secret: "bmc"})
+	if err != nil || len(list) != 5 {
+		t.Fatal(list, err)
+	}
+	for i, e := range list {
+		if i != 1 && e.Err != nil || i == 1 && (!errors.Is(e.Err, trivet.ErrInvalid) ||
+			!strings.Contains(e.Err.Error(), "line 2 (m1) has the BMC 10.9.1.1:623, too")) {
+			t.Errorf("%s: %v", e.Where, e.Err)
+		}
+	}
+}
