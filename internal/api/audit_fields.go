@@ -2,9 +2,8 @@ package api
 
 import (
 	"encoding/json"
-	"maps"
-	"reflect"
-	"slices"
+
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // maxAuditDepth bounds the path of a changed field: below it, the field that contains the change is named.
@@ -18,32 +17,10 @@ func changedFields(was, is []byte) (paths []string) {
 		return nil
 	}
 	for _, part := range []string{"labels", "annotations", "spec", "status"} {
-		paths = diffFields(paths, part, a[part], b[part], 1)
+		paths = append(paths, apitypes.ChangedFields(part, a[part], b[part], maxAuditDepth-1)...)
 	}
 	if len(paths) > maxAuditFields {
 		paths = append(paths[:maxAuditFields], "and others")
-	}
-	return paths
-}
-
-func diffFields(paths []string, path string, a, b any, depth int) []string {
-	if reflect.DeepEqual(a, b) {
-		return paths
-	}
-	x, isMap := a.(map[string]any)
-	y, both := b.(map[string]any)
-	if !isMap || !both || depth == maxAuditDepth {
-		return append(paths, path)
-	}
-	keys := slices.Collect(maps.Keys(x))
-	for key := range y {
-		if _, ok := x[key]; !ok {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		paths = diffFields(paths, path+"."+key, x[key], y[key], depth+1)
 	}
 	return paths
 }

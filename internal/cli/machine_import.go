@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/machinelist"
 )
 
@@ -42,7 +44,8 @@ func (a *app) machineImport() *cobra.Command {
 			"Metal3: BareMetalHost. Both as YAML or JSON, as kubectl get -o yaml prints them.\n\n" +
 			"Of exports, a machine that is in use, or of which that is not known, is cordoned: no provision\n" +
 			"overwrites it until spec.cordoned is removed. What has no place in a Machine is printed as a note.\n" +
-			"Nothing is sent where a line is wrong. -o yaml prints the machines, and sends nothing.",
+			"Nothing is sent where a line is wrong, such as one with a BMC for which neither the line nor --secret names\n" +
+			"the Secret with its user and password. -o yaml prints the machines, and sends nothing.",
 		Example: "  trivet machine import rack7.csv --secret bmc --dry-run\n" +
 			"  maas admin machines read | trivet machine import -\n" +
 			"  kubectl get hardware,machines.bmc.tinkerbell.org -A -o yaml | trivet machine import - -o yaml\n" +
@@ -187,15 +190,31 @@ func importMachine(ctx context.Context, kind client.Kind, m *trivet.Machine) (do
 	if err != nil {
 		return "", err
 	}
-	is, errIs := desired(old)
-	want, errWant := desired(m)
-	if err := errors.Join(errIs, errWant); err != nil {
-		return "", err
-	}
-	if is == want {
-		return "unchanged", nil
+	other, err := otherFields(old, m)
+	if err != nil || len(other) == 0 {
+		return "unchanged", err
 	}
 	return "", &trivet.Error{Op: "import", Kind: "Machine", Name: m.Name,
-		Err:  fmt.Errorf("%w: it exists already, and is not as the list has it", trivet.ErrExists),
+		Err:  fmt.Errorf("%w, and differs from the list in %s", trivet.ErrExists, strings.Join(other, ", ")),
 		Hint: "to change it, write the list as records, and apply those: trivet machine import FILE -o yaml"}
+}
+
+// otherFields returns the fields of what people write that a record has otherwise than a list.
+func otherFields(is, want trivet.Record) (paths []string, err error) {
+	a, errIs := writtenFields(is)
+	b, errWant := writtenFields(want)
+	for _, part := range []string{"labels", "annotations", "spec"} {
+		paths = append(paths, apitypes.ChangedFields(part, a[part], b[part], 3)...)
+	}
+	return paths, errors.Join(errIs, errWant)
+}
+
+// writtenFields returns the fields of a record by its parts.
+func writtenFields(r trivet.Record) (map[string]any, error) {
+	parts := map[string]any{"labels": map[string]any{}, "annotations": map[string]any{}, "spec": map[string]any{}}
+	text, err := json.Marshal(r)
+	if err == nil {
+		err = json.Unmarshal(text, &parts)
+	}
+	return parts, err
 }

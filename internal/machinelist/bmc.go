@@ -51,8 +51,8 @@ func (e *Entry) bmc(address, protocol, secret string) {
 		return
 	}
 	if e.Machine.Spec.BMC.Secret = secret; secret == "" {
-		e.Machine.Spec.BMC = nil
-		e.note("its BMC %.100q was left out: name the Secret with its user and password by --secret", address)
+		e.fail("its BMC %.100q has no Secret with user and password; name it by --secret NAME, or one for each machine "+
+			"in the column bmc-secret of a CSV file", address)
 	}
 }
 
