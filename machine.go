@@ -61,8 +61,8 @@ type BMC struct {
 	Protocol string `json:"protocol"` // "ipmi", "redfish" or "exec"
 	// Command is the program of protocol exec: a file in the directory of --power-commands of each head.
 	Command string `json:"command,omitempty"`
-	// Address is a host, host:port or https URL. Of a Redfish service with several systems it has the path of the machine's,
-	// as "https://10.0.8.9/redfish/v1/Systems/2". No other machine may have the same.
+	// Host, host:port or https URL, which no other machine has. Of a Redfish service with several systems it has the path
+	// of the machine's, as "https://10.0.8.9/redfish/v1/Systems/2".
 	Address string `json:"address"`
 	// Secret is the Secret with keys user and password, as "NAME" or "PROJECT/NAME". It names the addresses that it may
 	// be sent to.

@@ -100,6 +100,7 @@ var fewRecords = map[string]string{
 	"internal/netboot.New: internal/state.NewView":                                       views,
 	"internal/server.Server.openStore: internal/state.NewView":                           heads,
 	"internal/state.View.Get: internal/store.Table.AllShared":                            "of the views above",
+	"internal/api.Handler.hasNetworks: internal/store.Table.After":                       "it reads the first one",
 
 	"internal/controller/backup.collector.Collect: internal/store.Table.AllShared": "there are at most MaxBackupSchedules",
 	"internal/state.Tables.ImageBlobs: internal/store.Table.AllShared": "each 30 seconds at most on one head, where " +

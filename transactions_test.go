@@ -31,6 +31,10 @@ var mayCall = map[string]string{
 	"internal/api.Handler.checkAddress: internal/store.Table.SharedBy": "it finds a mistake of an operator; a network " +
 		"can be created after the machine all the same",
 	"internal/api.Handler.networkWith: internal/store.Table.SharedBy": "as above",
+	"internal/api.Handler.hasNetworks: internal/store.Table.After":    "as above",
+	"internal/fleet.Fleet.RenamedName: internal/state.Tables.MachinesOnce": "it only names the machine in an error, which " +
+		"is found through the transaction",
+	"internal/fleet.Fleet.RenamedName: internal/store.Table.GetShared": "as above",
 	"internal/fleet.Fleet.workflowName: internal/store.Table.SharedBy": "it proposes a name; claim reads whether a " +
 		"run of that name exists",
 	"internal/fleet.Fleet.bootAddress: internal/state.Tables.AddressesOf": "it renders the address that the machine " +

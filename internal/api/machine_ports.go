@@ -66,7 +66,7 @@ func (h *Handler) checkAddresses(tx *store.Tx, old, next *trivet.Machine) error 
 		if err := h.checkAddress(field, nic.Address); err != nil {
 			return err
 		}
-		if err := h.checkServed(tx, field, nic.Address); err != nil {
+		if err := h.checkServed(old, field, nic.Address); err != nil {
 			return err
 		}
 		if err := h.checkUnique(tx, next, field, nic.Address); err != nil {
@@ -79,21 +79,24 @@ func (h *Handler) checkAddresses(tx *store.Tx, old, next *trivet.Machine) error 
 	return h.checkInterfaces(tx, old, next)
 }
 
-// checkServed refuses an address of a port that is in no network, where there are networks: DHCP would not assign it.
-func (h *Handler) checkServed(tx *store.Tx, field string, a netip.Addr) error {
-	if h.Fleet.Networks.Len() == 0 || h.isServed(tx, a) {
+// checkServed refuses a new address of a port that is in no network, where there are networks: DHCP would not assign it.
+func (h *Handler) checkServed(old *trivet.Machine, field string, a netip.Addr) error {
+	if !a.IsValid() || hasAddress(old, a) || h.networkWith(a) != nil || !h.hasNetworks() {
 		return nil
 	}
 	return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%s is in no network (trivet get networks); write one of a "+
 		"network, or apply first a Network whose spec.cidr contains it", a)}
 }
 
-// isServed reports whether an address is in a network. The transaction compares these lists.
-func (h *Handler) isServed(tx *store.Tx, a netip.Addr) bool {
-	for _, p := range ipam.Enclosing(netip.PrefixFrom(a, a.BitLen())) {
-		if len(h.Fleet.Networks.In(tx).ListBy(state.ByCIDR, p.String())) > 0 {
-			return true
-		}
+// hasAddress reports whether a port of the machine had an address before the change.
+func hasAddress(old *trivet.Machine, a netip.Addr) bool {
+	return old != nil && slices.ContainsFunc(old.Spec.NICs, func(n trivet.NIC) bool { return n.Address == a })
+}
+
+// hasNetworks reports whether there is any network, as this head knows it.
+func (h *Handler) hasNetworks() bool {
+	for range h.Fleet.Networks.After("", 1) {
+		return true
 	}
 	return false
 }
