@@ -22,7 +22,7 @@ RACE := CGO_ENABLED=1 -race
 
 # The groups of tests: one run of go test each. Packages of the third group own their addresses and namespaces. SCAN
 # names the tests that only read the sources: the race detector has nothing to find there, and makes them slower.
-SCAN   = '^(TestScans|TestVocabulary)$$'
+SCAN   = '^(TestScans|TestTransactions|TestVocabulary)$$'
 SCANS  = -- -timeout 10m -run $(SCAN) .
 UNITS  = -- $(RACE) -timeout 30m -p 3 -parallel 4 -skip $(SCAN) $(UNIT)
 WHOLES = -- -timeout 60m -p 2 -parallel 4 $(WHOLE)

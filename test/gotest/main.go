@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -100,11 +101,19 @@ func (r *run) group(args []string) error {
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	err = r.read(out)
-	return errors.Join(err, cmd.Wait())
+	err = errors.Join(r.read(out), cmd.Wait())
+	fmt.Println(used(cmd.ProcessState, time.Since(began)))
+	return err
+}
+
+// used says how busy the computer was during a group: where it waited for most of the time, more tests may run at once.
+func used(p *os.ProcessState, took time.Duration) string {
+	cores := (p.UserTime() + p.SystemTime()).Seconds() / took.Seconds()
+	return fmt.Sprintf("took %s, in which it used %.1f of %d processors", took.Round(time.Second), cores, runtime.NumCPU())
 }
 
 // shown is a list of arguments without the packages' names, where there are many.
