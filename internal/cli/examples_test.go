@@ -175,7 +175,8 @@ func (s *exampleSite) importImages(t *testing.T, template *trivet.Template) {
 		if s.images[named.Name] || hasRecord(s.examples, "Image", named.Name) {
 			continue
 		}
-		format := map[string]string{"image": "raw", "archive": "tar", "container": "oci"}[template.Spec.Actions[named.Action].Use]
+		use := template.Spec.Actions[named.Action].Use
+		format := map[string]string{"image": "raw", "archive": "tar", "container": "oci"}[use]
 		file := filepath.Join(s.dir, named.Name)
 		if err := writeImage(file, format); err != nil {
 			t.Fatal(err)
@@ -261,8 +262,8 @@ func hasRecord(all []example, kind trivet.Kind, name string) bool {
 	})
 }
 
-// Every kind that people write, every action, and every argument of an action is in an example. An argument that several
-// actions share need be in one.
+// Every kind that people write, every action, and every argument of an action is in an example. An argument that
+// several actions share need be in one.
 func TestExamplesHaveAll(t *testing.T) {
 	all := readExamples(t)
 	for _, info := range trivet.Kinds {

@@ -71,7 +71,8 @@ func checkHead(p *trivet.Provision, w *trivet.Workflow, network *trivet.RunNetwo
 		return nil
 	case h == nil:
 		return &trivet.FieldError{Field: "spec.template",
-			Problem: p.Spec.Template + " makes its machine a head, which trivet head promote does"}
+			Problem: p.Spec.Template + " makes its machine a head, which trivet head promote does; to see what it would " +
+				"install: trivet head promote " + w.Spec.Machine + " --template " + p.Spec.Template + " --plan"}
 	case !makes:
 		return &trivet.FieldError{Field: "spec.template",
 			Problem: p.Spec.Template + " has no action of use head, so the machine would not join; see docs/examples/head.yaml"}

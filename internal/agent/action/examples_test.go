@@ -15,8 +15,8 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// The templates of docs/examples that partition one disk do so on a block device, up to the action fstab: sizes, numbers
-// and labels agree with what it writes, and it finds the root file system.
+// The templates of docs/examples that partition one disk do so on a block device, up to the action fstab: sizes,
+// numbers and labels agree with what it writes, and it finds the root file system.
 func TestExamplePartitions(t *testing.T) {
 	for _, c := range []struct {
 		example string
