@@ -12,30 +12,16 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/trivet-project/trivet/internal/lab"
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 const page = "../../docs/operators-guide.md"
 
-// insideEnv is set in the process that has a network of its own, with all addresses of the page.
-const insideEnv = "TRIVET_GUIDE_TEST_INSIDE"
-
+// The process has a network of its own, with all addresses of the page.
 func TestMain(m *testing.M) {
-	if os.Getenv(insideEnv) != "" {
-		os.Exit(m.Run())
-	}
-	cmd := testhead.Command("", "/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), insideEnv+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWNET
-	if err := cmd.Run(); cmd.ProcessState == nil {
-		fmt.Fprintf(os.Stderr, "a network of the test's own: %v (run as root)\n", err)
-		os.Exit(1)
-	}
-	os.Exit(cmd.ProcessState.ExitCode())
+	testhead.OwnNetwork()
+	m.Run()
 }
 
 // reader follows the page.
@@ -68,10 +54,8 @@ func TestOperatorsGuide(t *testing.T) {
 // newReader starts the heads, and builds what the page requires: the machines, and the files that it does not show.
 func newReader(t *testing.T) *reader {
 	t.Helper()
-	for _, args := range []string{"link set lo up", "addr add 10.7.0.1/16 dev lo"} {
-		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %v: %s (apt-get install iproute2)", args, err, out)
-		}
+	if out, err := exec.Command("ip", "addr", "add", "10.7.0.1/16", "dev", "lo").CombinedOutput(); err != nil {
+		t.Fatalf("ip addr add: %v: %s (apt-get install iproute2)", err, out)
 	}
 	r := &reader{T: t, dir: t.TempDir(), shells: map[string]*shell{}}
 	var dhcp []string
