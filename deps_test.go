@@ -65,7 +65,8 @@ var layers = []layer{
 		"internal/controller/bucket", "internal/controller/collect",
 		"internal/controller/console", "internal/controller/deadline", "internal/controller/heads",
 		"internal/controller/keys", "internal/controller/members", "internal/controller/notify",
-		"internal/controller/platforms", "internal/controller/power", "internal/controller/provision",
+		"internal/controller/platforms", "internal/controller/power",
+		"internal/controller/powerstate", "internal/controller/provision",
 		"internal/controller/upgrade", "internal/controller/verify",
 	}}},
 	{"programs", [][]string{

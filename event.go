@@ -153,6 +153,8 @@ const (
 	ReasonPoweredOn = "PoweredOn"
 	// ReasonPoweredOff: the BMC powered the machine off, as an operator requested, or because it failed.
 	ReasonPoweredOff = "PoweredOff"
+	// ReasonPowerChanged: the BMC reports another power state than before, which no power request has set.
+	ReasonPowerChanged = "PowerChanged"
 	// ReasonPowerExpired: a power request was too old to be carried out, and was decided again.
 	ReasonPowerExpired = "PowerExpired"
 	// ReasonPowerFailed: a power request could not be carried out; the message says why, and whether it is tried again.
@@ -249,8 +251,8 @@ var EventReasons = []string{
 	ReasonAddressKept, ReasonPaused, ReasonResumed, ReasonRetried, ReasonHedging, ReasonRacing, ReasonRaceWon,
 	ReasonRaceLost, ReasonReplaced, ReasonRedeployed, ReasonReleased, ReasonReleasing, ReasonAvailable, ReasonAgentIdle,
 	ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP, ReasonPowerRequested, ReasonPoweredOn,
-	ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed, ReasonBootStepReached, ReasonGranted, ReasonAgentLost,
-	ReasonAgentReturned, ReasonDeadlineExceeded, ReasonStepLate, ReasonForgotten, ReasonFaultCorrected,
+	ReasonPoweredOff, ReasonPowerChanged, ReasonPowerExpired, ReasonPowerFailed, ReasonBootStepReached, ReasonGranted,
+	ReasonAgentLost, ReasonAgentReturned, ReasonDeadlineExceeded, ReasonStepLate, ReasonForgotten, ReasonFaultCorrected,
 	ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonCloudInitFailed, ReasonSucceeded, ReasonFailed,
 	ReasonStoreFilling, ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonBlobDamaged, ReasonBlobRepaired,
 	ReasonKeyRotation, ReasonKeyActive, ReasonKeyRotated, ReasonResolved, ReasonCancelled, ReasonNotifierFailing,

@@ -45,7 +45,7 @@ const (
 var Kinds = []KindInfo{
 	kind[Machine](KindInfo{Plural: "machines", Short: "m",
 		FieldsSince: map[string]Release{"spec.bmc.console": "0.3", "spec.interfaces": "0.3.1",
-			"status.formerNames": RenameRelease}}),
+			"status.formerNames": RenameRelease, "status.powerError": PowerErrorRelease}}),
 	kind[Template](KindInfo{Plural: "templates", Short: "t", Scope: ScopeProject}),
 	kind[Provision](KindInfo{Plural: "provisions", Short: "p", Scope: ScopeProject, SpecApart: "0.3",
 		FieldsSince: map[string]Release{"spec.count": "0.3.1", "spec.maxInFlight": "0.3.1", "status.memberOf": "0.3.1",

@@ -112,8 +112,11 @@ type MachineStatus struct {
 	// BootID identifies one boot of the agent's system.
 	BootID    string     `json:"bootID,omitempty"`
 	Inventory *Inventory `json:"inventory,omitempty"`
-	// Power is the last known state: "on", "off" or empty.
+	// Power is the last known state: "on", "off" or empty. A head reads it from the BMC about every 10 minutes; of more
+	// than 30,000 machines less often.
 	Power string `json:"power,omitempty"`
+	// PowerError says why the BMC does not report the power, so that Power may be out of date; none: it does.
+	PowerError *PowerError `json:"powerError,omitempty"`
 	// Intent is the pending command to the BMC; removed once the BMC's state shows its effect.
 	Intent *PowerIntent `json:"intent,omitempty"`
 	// PowerHead is the head that held an intent which was removed, until it confirms that it no longer talks to the
@@ -135,6 +138,15 @@ type MachineStatus struct {
 	// events and runs have them.
 	FormerNames []string `json:"formerNames,omitempty"`
 }
+
+// PowerError is why the power of a machine is not known.
+type PowerError struct {
+	Cause string    `json:"cause"` // for people: the BMC, and how the reading of it failed the last time
+	Since time.Time `json:"since"` // when that was recorded first; it was read before
+}
+
+// PowerErrorRelease is the release that added PowerError to the status of machines.
+const PowerErrorRelease Release = "0.3.1"
 
 // MaxFormerNames is how many former names of a machine are kept.
 const MaxFormerNames = 8

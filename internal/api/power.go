@@ -1,8 +1,10 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"reflect"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
@@ -13,8 +15,8 @@ import (
 const maxPowerReads = 16
 
 // powerRoutes are the power of machines. A request is written as the machine's intent, which a controller carries out.
-// To read the state, a head asks the BMC itself, which changes nothing; that takes a session of the BMC, so it needs
-// the right to change machines.
+// To read the state, a head asks the BMC itself, and records what it reports; that takes a session of the BMC, so it
+// needs the right to change machines.
 func (h *Handler) powerRoutes() {
 	const path = "/v1/machines/{name}/power"
 	h.add(route{method: "POST", path: path, verb: auth.Write, kind: "Machine", status: http.StatusNoContent,
@@ -58,9 +60,26 @@ func (h *Handler) readPower(w http.ResponseWriter, r *http.Request, _ *caller) e
 		return r.Context().Err()
 	}
 	power, err := h.Power(r.Context(), m)
+	h.notePower(r.Context(), m, power, err)
 	if err != nil { // not by its kind: the caller is not who the BMC refused, and another head would not get further
 		failed.Hint = "BMC " + m.Spec.BMC.Address + ": " + err.Error()
 		return failed
 	}
 	return respond(w, http.StatusOK, trivet.PowerState{Power: power})
 }
+
+// notePower records what a BMC has reported, or why it did not. The caller gets that also where it cannot be written, as
+// without a quorum.
+func (h *Handler) notePower(ctx context.Context, m *trivet.Machine, power string, cause error) {
+	if ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, notePowerTimeout)
+	defer cancel()
+	if err := h.Fleet.ObservePower(ctx, m, power, cause); err != nil {
+		h.Log.Debug("the power of a machine was not recorded", "machine", m.Name, "error", err)
+	}
+}
+
+// notePowerTimeout bounds how long the caller waits for the record.
+const notePowerTimeout = 2 * time.Second

@@ -64,3 +64,35 @@ func TestPower(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// What a BMC reports to an operator is recorded, and why it does not, for those who look later.
+func TestPowerIsRecorded(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	put(h, h.fleet.Sites, &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+		Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}})
+	operator := h.client(h.account("op", "operator"))
+	for i, name := range []string{"m1", "broken"} {
+		m := machine(name, fmt.Sprintf("52:54:00:00:00:0%d", i))
+		m.Spec.BMC = &trivet.BMC{Protocol: "redfish", Address: fmt.Sprint("10.0.8.", i), Secret: "bmc"}
+		put(h, h.fleet.Machines, m)
+		_, failed := operator.Power(t.Context(), name)
+		if (failed != nil) != (name == "broken") {
+			t.Errorf("%s: %v", name, failed)
+		}
+	}
+	if m := must(h.fleet.Machines.Get("m1"))(t); m.Status.Power != "on" || m.Status.PowerError != nil {
+		t.Errorf("%+v", m.Status)
+	}
+	m := must(h.fleet.Machines.Get("broken"))(t)
+	if e := m.Status.PowerError; e == nil || e.Cause != "BMC 10.0.8.1: log in: unauthenticated" || e.Since.IsZero() {
+		t.Errorf("%+v", e)
+	}
+	m = must(h.fleet.Machines.Get("m1"))(t)
+	m.Status.Power = "off"
+	put(h, h.fleet.Machines, m)
+	h.refuse.Store(&trivet.ErrUnavailable) // the caller gets what the BMC reports all the same
+	if state, err := operator.Power(t.Context(), "m1"); err != nil || state.Power != "on" {
+		t.Errorf("%+v, %v", state, err)
+	}
+}

@@ -51,9 +51,9 @@ func provisionOf(m *trivet.Machine) string {
 // installedColumns are the columns of the wide table of machines.
 func (a *app) installedColumns() columns {
 	return columnsOf(func(m *trivet.Machine) []string {
-		return []string{a.addressOf(m), a.hostnameOf(m), m.Status.Power, bmcText(m), modelText(m),
-			reputationText(m.Status.Reputation)}
-	}, "ADDRESS", "HOSTNAME", "POWER", "BMC", "MODEL", "REPUTATION")
+		return []string{a.addressOf(m), a.hostnameOf(m), powerCell(m), bmcText(m), modelText(m),
+			reputationText(m.Status.Reputation), powerErrorText(m)}
+	}, "ADDRESS", "HOSTNAME", "POWER", "BMC", "MODEL", "REPUTATION", "POWER ERROR")
 }
 
 // addressOf returns the address of a machine's boot port: that of its run, or else the fixed one.

@@ -176,6 +176,10 @@ func (a *app) showWhy(e explanation) error {
 	}
 	fmt.Fprintln(a.Out)
 	a.printNotes(e.Notes)
+	if text := powerErrorText(m); text != "" {
+		fmt.Fprintf(a.Out, "Its power is %s, %s; to read it again: trivet power status %s\n", powerCell(m),
+			printable(text), m.Name)
+	}
 	if names := m.Status.FormerNames; len(names) > 0 {
 		fmt.Fprintf(a.Out, "It was renamed: before, it was %s.\n", strings.Join(names, ", and before that "))
 	}

@@ -26,6 +26,26 @@ func wideColumns(info trivet.KindInfo, more columns) columns {
 	}
 }
 
+// powerCell is the power of a machine, as far as it is known.
+func powerCell(m *trivet.Machine) string {
+	switch {
+	case m.Status.PowerError == nil:
+		return m.Status.Power
+	case m.Status.Power == "":
+		return "unknown"
+	}
+	return "unknown (was " + m.Status.Power + ")"
+}
+
+// powerErrorText is since when, and why, the power of a machine is not known; empty: its BMC reports it.
+func powerErrorText(m *trivet.Machine) string {
+	e := m.Status.PowerError
+	if e == nil {
+		return ""
+	}
+	return "since " + e.Since.UTC().Format(time.DateTime) + ": " + e.Cause
+}
+
 func bmcText(m *trivet.Machine) string {
 	if m.Spec.BMC == nil {
 		return ""

@@ -93,7 +93,7 @@ func (f *Fleet) AcquireIntent(ctx context.Context, machine string, intent trivet
 func (f *Fleet) RecordPower(ctx context.Context, machine string, intent trivet.PowerIntent, power string) error {
 	return f.onIntent(ctx, machine, intent, func(t *transition) {
 		st := &t.machine.Status
-		st.Power = power
+		st.Power, st.PowerError = power, nil
 		if power == "off" && workflow.StateOf(st) != trivet.MachineReleasing && intent.Want == "off" {
 			t.event(trivet.ReasonPoweredOff, "the BMC powered the machine off")
 		}

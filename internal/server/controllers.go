@@ -17,6 +17,7 @@ import (
 	"github.com/trivet-project/trivet/internal/controller/notify"
 	"github.com/trivet-project/trivet/internal/controller/platforms"
 	"github.com/trivet-project/trivet/internal/controller/power"
+	"github.com/trivet-project/trivet/internal/controller/powerstate"
 	"github.com/trivet-project/trivet/internal/controller/provision"
 	"github.com/trivet-project/trivet/internal/controller/verify"
 	"github.com/trivet-project/trivet/internal/membership"
@@ -50,6 +51,9 @@ func (s *Server) runControllers(ctx context.Context) error {
 			Head: s.local.Name(), Commands: s.cfg.PowerCommands, Unseal: unsealer(s.local.Keys()),
 			Log: s.cfg.Log.With("controller", "power"), Metrics: s.bmcErrors,
 		}),
+		powerstate.New(powerstate.Config{Fleet: s.fleet.Within(powerstate.Declaration.Scope()),
+			Tables: within(powerstate.Declaration), Read: s.readPower, Rank: ranking.Rank,
+			Log: s.cfg.Log.With("controller", "powerstate")}),
 		collect.New(collect.Config{Tables: within(collect.Declaration), Head: s.local.Name(), Logs: s.logs,
 			Blobs: s.blobs, Expired: s.leases.Expired}),
 		blobs.New(s.blobs, within(blobs.Declaration)),

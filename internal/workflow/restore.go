@@ -20,7 +20,7 @@ const UnverifiedReason = "the cluster was recovered from older records: what was
 // are dropped, and a machine without a run that could be claimed, or would become available, is unverified.
 func Recover(s *trivet.MachineStatus, w *trivet.Workflow, now time.Time) {
 	s.Epoch += EpochJump
-	s.Intent, s.PowerHead, s.Power = nil, "", ""
+	s.Intent, s.PowerHead, s.Power, s.PowerError = nil, "", "", nil
 	if w != nil && !w.Status.State.Ended() {
 		if w.Status.Paused != nil {
 			w.Status.Paused.Power = ""
