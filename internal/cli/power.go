@@ -193,7 +193,9 @@ func (a *app) powerStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use: "status MACHINE...", Short: "Ask the BMCs of machines for their power",
 		Long: "Ask the BMCs of machines for their power, for 10 seconds at most. Where a BMC does not answer, the\n" +
-			"state that was recorded last is shown with the error, and the exit status is 1.",
+			"state that was recorded last is shown with the error, and the exit status is 1.\n\n" +
+			"The heads ask each BMC about every 10 minutes by themselves: status.power of a machine, and with\n" +
+			"status.powerError why it is not known (trivet get machines -o wide). This command updates both.",
 		Example: "  trivet power status m1\n  trivet power status m1 m2 -o json",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {
