@@ -35,7 +35,8 @@ var mayScan = map[string]string{
 	"internal/controller/backup.Controller.Keys: internal/store.Table.Names": "at the start; schedules are few",
 	"internal/controller/notify.Controller.Keys: internal/store.Table.Names": "at the start; notifiers are few",
 
-	"internal/controller/verify.Controller.Keys: internal/store.Table.Names": "at the start: which are unverified",
+	"internal/controller/powerstate.Controller.Keys: internal/store.Table.Names": "at the start: whose BMC it reads",
+	"internal/controller/verify.Controller.Keys: internal/store.Table.Names":     "at the start: which are unverified",
 
 	// slow sweeps, in pages
 	"internal/controller/collect.each: internal/store.Table.After": "each 10 minutes, in pages",

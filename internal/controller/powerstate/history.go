@@ -42,7 +42,7 @@ func (c *Controller) due(m *trivet.Machine) (wait time.Duration, failed bool) {
 	h := c.reads[m.Name]
 	if h == nil || h.bmc != *m.Spec.BMC {
 		first := time.Now()
-		spread := min(c.period(), time.Duration(c.Tables.Machines.Len())*time.Second/startRate)
+		spread := min(c.period(), time.Duration(c.count.Load())*time.Second/startRate)
 		if h == nil && time.Since(m.Created) > minPeriod && spread > 0 {
 			first = first.Add(rand.N(spread))
 		}
@@ -104,7 +104,7 @@ func (c *Controller) forget(name string) {
 
 // period returns the time between two reads of one BMC.
 func (c *Controller) period() time.Duration {
-	return max(minPeriod, time.Duration(c.Tables.Machines.Len())*time.Second/rate)
+	return max(minPeriod, time.Duration(c.count.Load())*time.Second/rate)
 }
 
 // jitter returns about d: a tenth less or more.

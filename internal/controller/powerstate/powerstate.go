@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -45,6 +46,7 @@ type Config struct {
 // machine reads its BMC. Two heads that both take themselves for the first read it twice, which changes nothing.
 type Controller struct {
 	Config
+	count   atomic.Int64  // about how many machines there are
 	retries chan struct{} // a slot for each BMC that is read after it failed
 	mu      sync.Mutex
 	reads   map[string]*history           // guarded by mu; by machine
@@ -67,7 +69,11 @@ func New(cfg Config) *Controller {
 func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 
 // Keys implements [reconcile.Controller].
-func (c *Controller) Keys() []string { return c.Tables.Machines.Names() }
+func (c *Controller) Keys() []string {
+	names := c.Tables.Machines.Names()
+	c.count.Store(int64(len(names)))
+	return names
+}
 
 // isFree reports whether a machine has a BMC that no command is to use. A command records the state itself.
 func isFree(m *trivet.Machine) bool { return m.Spec.BMC != nil && m.Status.Intent == nil }
@@ -80,6 +86,11 @@ func (c *Controller) Affected(e *store.Event) []string {
 		c.endReading(e.Name)
 	}
 	was, _ := e.Old().(*trivet.Machine)
+	if was == nil {
+		c.count.Add(1)
+	} else if !ok {
+		c.count.Add(-1)
+	}
 	switch {
 	case !ok || was == nil || was.UID != is.UID || !sameBMC(was.Spec.BMC, is.Spec.BMC):
 		return []string{e.Name}
