@@ -55,9 +55,10 @@ func (s *source) describeField(name, of, doc string) reference.Field {
 	return reference.Field{Name: name, Description: s.withBounds(links(doc)), Values: s.values(of)}
 }
 
-// values are those that a text of a type of the root package may have.
+// values are those that a text of a type of the root package may have. A release has others than those that the package
+// names.
 func (s *source) values(of string) (all []reference.Value) {
-	if of == "" {
+	if of == "" || of == "Release" {
 		return nil
 	}
 	for _, c := range s.consts[of] {
