@@ -66,3 +66,14 @@ func (b *BMC) SameAs(o *BMC) bool {
 	otherService, otherSystem := o.Endpoint()
 	return service == otherService && (system == otherSystem || system == "" || otherSystem == "")
 }
+
+// Keys returns the keys under which a BMC is found, and those under which all are that are the same: see SameAs. There
+// are few of the latter, however many systems a service has.
+func (b *BMC) Keys() (own, same []string) {
+	service, system := b.Endpoint()
+	at := service + "/" + system // without a system, the key of all that have one
+	if system == "" {
+		return []string{service}, []string{service, at}
+	}
+	return []string{at, service + "/"}, []string{service, at}
+}

@@ -1,6 +1,10 @@
 package trivet
 
-import "testing"
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
 
 // Two BMCs that power one machine are found to be the same however their addresses are written, and no others are.
 func TestSameBMC(t *testing.T) {
@@ -44,6 +48,9 @@ func TestSameBMC(t *testing.T) {
 		if c.a.SameAs(c.b) != c.same || c.b.SameAs(c.a) != c.same {
 			t.Errorf("%s: want %v", name, c.same)
 		}
+		if finds(c.a, c.b) != c.same || finds(c.b, c.a) != c.same {
+			t.Errorf("%s: found by its keys: want %v", name, c.same)
+		}
 	}
 }
 
@@ -56,6 +63,26 @@ func TestBMCHost(t *testing.T) {
 	} {
 		if got := (&BMC{Address: address}).Host(); got != want {
 			t.Errorf("%q: %q; want %q", address, got, want)
+		}
+	}
+}
+
+// finds reports whether a BMC is found by the keys of those that are the same as another.
+func finds(b, other *BMC) bool {
+	own, _ := b.Keys()
+	_, same := other.Keys()
+	return slices.ContainsFunc(own, func(key string) bool { return slices.Contains(same, key) })
+}
+
+// However many machines have the systems of one Redfish service, the BMC of a further one is compared with none of them.
+func TestBMCsOfOneService(t *testing.T) {
+	t.Parallel()
+	at := func(system int) *BMC {
+		return &BMC{Protocol: "redfish", Address: fmt.Sprint("10.0.8.9/redfish/v1/Systems/", system), Secret: "bmc"}
+	}
+	for i := range 100 {
+		if finds(at(i), at(100)) {
+			t.Fatalf("system %d is found", i)
 		}
 	}
 }

@@ -66,15 +66,17 @@ func (h *Handler) checkBMC(c *change, old, next *trivet.Machine) error {
 // machines that had the same before may keep it.
 func (h *Handler) checkOwnBMC(tx *store.Tx, old, next *trivet.Machine) error {
 	b := next.Spec.BMC
-	service, _ := b.Endpoint()
-	for _, other := range h.Fleet.Machines.In(tx).ListBy(state.ByBMC, service) {
-		if other.Name == next.Name || !other.Spec.BMC.SameAs(b) ||
-			old != nil && old.Spec.BMC != nil && old.Spec.BMC.SameAs(other.Spec.BMC) {
-			continue
+	_, same := b.Keys()
+	for _, key := range same {
+		for _, other := range h.Fleet.Machines.In(tx).ListBy(state.ByBMC, key) {
+			if other.Name == next.Name || !other.Spec.BMC.SameAs(b) ||
+				old != nil && old.Spec.BMC != nil && old.Spec.BMC.SameAs(other.Spec.BMC) {
+				continue
+			}
+			return &trivet.Error{Op: "write", Kind: "Machine", Name: next.Name, Hint: hintOtherBMC(b, other),
+				Err: inUse("spec.bmc.address %s is the BMC of machine %s, at %s", b.Address, other.Name,
+					other.Spec.BMC.Address)}
 		}
-		return &trivet.Error{Op: "use BMC", Kind: "Machine", Name: next.Name, Hint: hintOtherBMC(b, other),
-			Err: fmt.Errorf("%w: spec.bmc.address %s is the BMC of machine %s, at %s", trivet.ErrExists, b.Address,
-				other.Name, other.Spec.BMC.Address)}
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func (e *Entry) finish() {
 
 // markTwice marks machines whose name, port or BMC another one before them has.
 func markTwice(all []*Entry) {
-	names, ports, bmcs := map[string]string{}, map[string]string{}, map[string][]*Entry{}
+	names, ports, bmcs := map[string]string{}, map[string]string{}, map[string]*Entry{}
 	for _, e := range all {
 		if e.Err != nil {
 			continue
@@ -131,19 +131,23 @@ func markTwice(all []*Entry) {
 	}
 }
 
-// markSameBMC marks a machine whose BMC another one has, of those before it by the services of their BMCs.
-func (e *Entry) markSameBMC(before map[string][]*Entry) {
+// markSameBMC marks a machine whose BMC another one has, of the first ones before it with each key of a BMC.
+func (e *Entry) markSameBMC(before map[string]*Entry) {
 	b := e.Machine.Spec.BMC
 	if b == nil {
 		return
 	}
-	service, _ := b.Endpoint()
-	for _, o := range before[service] {
-		if o.Machine.Spec.BMC.SameAs(b) {
+	own, same := b.Keys()
+	for _, key := range same {
+		if o := before[key]; o != nil {
 			e.fail("%s (%s) has the BMC %s, too; write that of each machine", o.Where, o.Machine.Name, b.Address)
 		}
 	}
-	before[service] = append(before[service], e)
+	for _, key := range own {
+		if before[key] == nil {
+			before[key] = e
+		}
+	}
 }
 
 // name sets the name of the machine: in lower case, with - for what a name must not have.

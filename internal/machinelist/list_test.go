@@ -3,6 +3,7 @@ package machinelist
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -161,6 +162,33 @@ func TestSameBMCInList(t *testing.T) {
 		if i != 1 && e.Err != nil || i == 1 && (!errors.Is(e.Err, trivet.ErrInvalid) ||
 			!strings.Contains(e.Err.Error(), "line 2 (m1) has the BMC 10.9.1.1:623, too")) {
 			t.Errorf("%s: %v", e.Where, e.Err)
+		}
+	}
+}
+
+// A service without a system is that of the only one, in whatever order the list has them.
+func TestServiceOfSystemsInList(t *testing.T) {
+	for _, c := range []struct{ bmcs, want string }{
+		{"10.9.1.4/redfish/v1/Systems/1 10.9.1.4/redfish/v1/Systems/2 10.9.1.4", "line 4 (m3): line 2 (m1)"},
+		{"10.9.1.4 10.9.1.5 10.9.1.4/redfish/v1/Systems/1", "line 4 (m3): line 2 (m1)"},
+		{"10.9.1.4/redfish/v1/Systems/1 10.9.1.5 10.9.1.4/redfish/v1/Systems/1/", "line 4 (m3): line 2 (m1)"},
+	} {
+		text := "name,mac,bmc\n"
+		for i, bmc := range strings.Fields(c.bmcs) {
+			text += fmt.Sprintf("m%d,52:54:00:00:00:%02x,redfish://%s\n", i+1, i, bmc)
+		}
+		list, err := Read([]byte(text), nil, Options{Secret: "bmc"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, e := range list {
+			if e.Err != nil {
+				got += fmt.Sprintf("%s (%s): %v", e.Where, e.Machine.Name, e.Err)
+			}
+		}
+		if got = strings.Replace(got, "invalid: ", "", 1); !strings.HasPrefix(got, c.want+" has the BMC") {
+			t.Errorf("%s: %s", c.bmcs, got)
 		}
 	}
 }

@@ -14,7 +14,7 @@ const (
 	ByMAC     = "mac"     // machines and addresses by MAC
 	ByOwned   = "owned"   // addresses that machines own, by MAC; compared
 	ByAddress = "address" // machines by the fixed addresses of their ports and interfaces; compared
-	ByBMC     = "bmc"     // machines by the services of their BMCs: see [trivet.BMC.Endpoint]; compared
+	ByBMC     = "bmc"     // machines by their BMCs: see [trivet.BMC.Keys]; compared
 	ByLabel   = "label"   // machines by label, those that can be claimed apart from others: see Tables.FreeMachines
 	ByWaiting = "waiting" // provisions that wait, by what they wait for, project and age: see Tables.WaitingFor
 	ByAge     = "age"     // provisions that wait, by age
@@ -85,7 +85,7 @@ func newTables(s *store.Store) *Tables {
 		Machines: store.NewTable(s,
 			store.Index[trivet.Machine]{Name: ByMAC, Keys: macs, Field: "spec.nics.mac"},
 			store.Index[trivet.Machine]{Name: ByAddress, Keys: fixedAddresses, Compared: true},
-			store.Index[trivet.Machine]{Name: ByBMC, Keys: bmcService, Compared: true},
+			store.Index[trivet.Machine]{Name: ByBMC, Keys: bmcKeys, Compared: true},
 			store.Index[trivet.Machine]{Name: ByLabel, Keys: labelKeys},
 			store.Index[trivet.Machine]{Name: ByDiscovered, Keys: discovered, Compared: true},
 			store.Index[trivet.Machine]{Name: ByFormerName, Keys: formerNames, Compared: true},
@@ -222,12 +222,12 @@ func fixedAddresses(m *trivet.Machine) (all []string) {
 	return all
 }
 
-func bmcService(m *trivet.Machine) []string {
+func bmcKeys(m *trivet.Machine) []string {
 	if m.Spec.BMC == nil {
 		return nil
 	}
-	service, _ := m.Spec.BMC.Endpoint()
-	return []string{service}
+	own, _ := m.Spec.BMC.Keys()
+	return own
 }
 
 func discovered(m *trivet.Machine) []string {
