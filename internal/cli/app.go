@@ -26,13 +26,12 @@ type Env struct {
 
 // app is the state that all commands share.
 type app struct {
-	warned  map[string]bool // what apply has warned of
-	Env                     // Out and Err escape what is written
-	screen  io.Writer       // Out as it is, for control sequences and raw logs
-	status  io.Writer       // Err as it is
-	client  *client.Client  // the last one created; nil: none
-	context string          // name of a context in the config file
-	output  string          // table, json, yaml or name
+	Env                    // Out and Err escape what is written
+	screen  io.Writer      // Out as it is, for control sequences and raw logs
+	status  io.Writer      // Err as it is
+	client  *client.Client // the last one created; nil: none
+	context string         // name of a context in the config file
+	output  string         // table, json, yaml or name
 
 	// Of the wide tables, by full name of the provision.
 	places    map[string]trivet.QueuePlace

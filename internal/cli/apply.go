@@ -64,6 +64,7 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 	if err := a.newProjects(ctx, cl, manifests); err != nil {
 		return err
 	}
+	doubts := a.newDoubts(cl, manifests)
 	failed, warned := false, false
 	var pending []*manifest // what a dry run would change
 	for i, m := range manifests {
@@ -97,9 +98,7 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 		}
 		fmt.Fprintf(a.Out, "%s %s%s\n%s", m.title(), done.verb, o.note(), text)
 		if !o.dryRun {
-			if err := a.warn(ctx, cl, m, done); err != nil {
-				return err
-			}
+			a.warn(ctx, doubts, m, done)
 		}
 	}
 	if failed {

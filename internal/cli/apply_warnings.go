@@ -10,38 +10,60 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// What apply accepts as it may be completed later, and is more often a mistake: it is printed with its line. Each check
-// costs a few requests, whatever the number of records. Who may not read the other kind gets no warning.
+// What apply accepts as it may be completed later, and is more often a mistake: it is printed with its line. Each
+// question is sent to a head once, however many records it is about. Who may not read the other kind gets no warning.
 
-// warn prints what is suspicious about a record that was applied.
-func (a *app) warn(ctx context.Context, cl *client.Client, m *manifest, done applied) error {
+// doubts are what is suspicious about the records of an apply.
+type doubts struct {
+	cl     *client.Client
+	exists map[string]bool // the answers, by what was looked for
+	warned map[string]bool // what was printed
+}
+
+// newDoubts returns the doubts about the records of files. Images that the files have are there when all is applied.
+func (a *app) newDoubts(cl *client.Client, manifests []*manifest) *doubts {
+	d := &doubts{cl: cl, exists: map[string]bool{}, warned: map[string]bool{}}
+	for _, m := range manifests {
+		if m.info.Kind == "Image" {
+			d.exists["image "+m.fullName(a)] = true
+		}
+	}
+	return d
+}
+
+// warn prints what is suspicious about a record that was applied. What cannot be found out does not end the apply.
+func (a *app) warn(ctx context.Context, d *doubts, m *manifest, done applied) {
 	if done.verb == "unchanged" {
-		return nil
+		return
 	}
 	var found []*trivet.FieldError
 	var err error
 	switch r := done.now.(type) {
 	case *trivet.Machine:
-		found, err = doubtsOfMachine(ctx, cl, r)
+		found, err = d.ofMachine(ctx, r)
 	case *trivet.Provision:
-		found, err = doubtsOfProvision(ctx, cl, r)
+		found, err = d.ofProvision(ctx, r)
 	case *trivet.Template:
-		found, err = doubtsOfTemplate(ctx, cl, r)
+		found, err = d.ofTemplate(ctx, r)
 	}
 	if m.has("status") && done.verb == "created" {
 		found = append(found, &trivet.FieldError{Field: "status", Problem: "is written by Trivet only: the new record does " +
 			"not have it"})
 	}
-	if a.warned == nil {
-		a.warned = map[string]bool{}
-	}
 	for _, fe := range found {
-		if what := fe.Field + fe.Problem; !a.warned[what] { // once, however many records have it
-			a.warned[what] = true
-			fmt.Fprintln(a.Err, "trivet: warning:", m.locate(fe))
-		}
+		d.print(a, fe.Field+fe.Problem, m.locate(fe))
 	}
-	return err
+	if err != nil && ctx.Err() == nil {
+		d.print(a, "", fmt.Errorf("what %s refers to was not looked up: %w", m.title(), err))
+	}
+}
+
+// print prints a warning once, however many records have it.
+func (d *doubts) print(a *app, what string, warning any) {
+	if !d.warned[what] {
+		d.warned[what] = true
+		fmt.Fprintln(a.Err, "trivet: warning:", warning)
+	}
 }
 
 // has reports whether the file has a property of the record.
@@ -50,16 +72,31 @@ func (m *manifest) has(name string) bool {
 	return object[name] != nil
 }
 
+// find reports whether something exists, or whether that is not known: it cannot be read.
+func (d *doubts) find(what string, request func() (bool, error)) (bool, error) {
+	if exists, known := d.exists[what]; known {
+		return exists, nil
+	}
+	exists, err := request()
+	d.exists[what] = exists || err != nil
+	if errors.Is(err, trivet.ErrForbidden) || errors.Is(err, trivet.ErrNotFound) { // an older head lacks the kind
+		err = nil
+	}
+	return d.exists[what], err
+}
+
 // anyOf reports whether a record of a kind has these labels.
-func anyOf(ctx context.Context, cl *client.Client, kind, labels string) (bool, error) {
+func (d *doubts) anyOf(ctx context.Context, kind, labels string) (bool, error) {
 	info, err := trivet.LookupKind(kind)
 	if err != nil {
 		return false, err
 	}
-	return cl.Kind(info).Any(ctx, client.ListOptions{Labels: labels})
+	return d.find(kind+" "+labels, func() (bool, error) {
+		return d.cl.Kind(info).Any(ctx, client.ListOptions{Labels: labels})
+	})
 }
 
-func doubtsOfMachine(ctx context.Context, cl *client.Client, m *trivet.Machine) ([]*trivet.FieldError, error) {
+func (d *doubts) ofMachine(ctx context.Context, m *trivet.Machine) ([]*trivet.FieldError, error) {
 	if len(m.Spec.NICs) == 0 {
 		return []*trivet.FieldError{{Field: "spec.nics", Problem: "is missing: machine " + m.Name + " cannot boot, and no " +
 			"provision gets it; write the MAC of the port that it boots from, as nics: [{mac: 52:54:00:12:34:56}]"}}, nil
@@ -68,48 +105,56 @@ func doubtsOfMachine(ctx context.Context, cl *client.Client, m *trivet.Machine) 
 	if i < 0 {
 		return nil, nil
 	}
-	served, err := anyOf(ctx, cl, "Network", "")
+	served, err := d.anyOf(ctx, "Network", "")
 	if err != nil || served { // where there are networks, the head has compared the address with them
-		_, err = readable(served, err)
 		return nil, err
 	}
 	return []*trivet.FieldError{{Field: fmt.Sprintf("spec.nics[%d].address", i), Problem: "is in no network, as there is " +
 		"none; apply a Network whose spec.cidr contains it"}}, nil
 }
 
-func doubtsOfProvision(ctx context.Context, cl *client.Client, p *trivet.Provision) ([]*trivet.FieldError, error) {
+func (d *doubts) ofProvision(ctx context.Context, p *trivet.Provision) ([]*trivet.FieldError, error) {
 	if len(p.Spec.Selector) == 0 {
 		return nil, nil
 	}
 	labels := labelsText(p.Spec.Selector)
-	matches, err := anyOf(ctx, cl, "Machine", labels)
+	matches, err := d.anyOf(ctx, "Machine", labels)
 	if err != nil || matches {
-		_, err = readable(matches, err)
 		return nil, err
 	}
 	return []*trivet.FieldError{{Field: "spec.selector", Problem: "matches no machine: none has the labels " + labels +
 		"; the labels of machines: trivet get machines -o wide"}}, nil
 }
 
-func doubtsOfTemplate(ctx context.Context, cl *client.Client, t *trivet.Template) (all []*trivet.FieldError, err error) {
+func (d *doubts) ofTemplate(ctx context.Context, t *trivet.Template) (all []*trivet.FieldError, err error) {
 	for i, action := range t.Spec.Actions {
 		name, _ := action.With["image"].(string)
 		if trivet.ValidateReference(name) != nil {
 			continue // it is chosen by a parameter
 		}
-		project, own := trivet.SplitName(trivet.Resolve(t.Project, name))
-		_, err := client.Of[trivet.Image](cl).In(project).Get(ctx, own)
-		if !errors.Is(err, trivet.ErrNotFound) {
-			if _, err = readable(0, err); err != nil {
-				return nil, err
-			}
-			continue
+		exists, err := d.image(ctx, trivet.Resolve(t.Project, name))
+		if err != nil {
+			return all, err
 		}
-		all = append(all, &trivet.FieldError{Field: fmt.Sprintf("spec.actions[%d].with.image", i), Problem: fmt.Sprintf(
-			"names image %s, which does not exist yet (trivet get images); provisions of the template are refused until then",
-			name)})
+		if !exists {
+			all = append(all, &trivet.FieldError{Field: fmt.Sprintf("spec.actions[%d].with.image", i), Problem: fmt.Sprintf(
+				"names image %s, which does not exist yet (trivet get images); provisions of the template are refused until then",
+				name)})
+		}
 	}
 	return all, nil
+}
+
+// image reports whether an image exists.
+func (d *doubts) image(ctx context.Context, fullName string) (bool, error) {
+	return d.find("image "+fullName, func() (bool, error) {
+		project, own := trivet.SplitName(fullName)
+		_, err := client.Of[trivet.Image](d.cl).In(project).Get(ctx, own)
+		if errors.Is(err, trivet.ErrNotFound) {
+			return false, nil
+		}
+		return true, err
+	})
 }
 
 // newProjects prints which projects of the manifests have no records yet: a project begins with its first record, so
