@@ -54,6 +54,9 @@ func (l *Leases) proposal(m *trivet.Machine, predict bool) (*Proposal, error) {
 // Network returns the name of the network of the address.
 func (p *Proposal) Network() string { return p.request.Network.Record.Name }
 
+// Address returns the address itself.
+func (p *Proposal) Address() netip.Addr { return p.address }
+
 // networkOfPorts returns the network of a machine's fixed address, or the only one that there is.
 func (l *Leases) networkOfPorts(m *trivet.Machine) (n *Network, only bool) {
 	if fixed := m.Spec.NICs[0].Address; fixed.IsValid() {

@@ -16,6 +16,8 @@ func (l *Leases) Stated(m *trivet.Machine, a netip.Addr) (*Proposal, error) {
 	switch {
 	case len(m.Spec.NICs) == 0:
 		return nil, refuse("spec.nics has no port")
+	case m.Spec.NICs[0].Address.IsValid() && m.Spec.NICs[0].Address != a:
+		return nil, refuse("its spec.nics[0].address is " + m.Spec.NICs[0].Address.String())
 	case n == nil || !n.Record.Spec.Assigns():
 		return nil, refuse("it is in no network whose addresses Trivet assigns")
 	}

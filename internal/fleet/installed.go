@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
@@ -33,10 +34,11 @@ func (f *Fleet) installed(ctx context.Context, name string, req trivet.ResolveRe
 		if p.Spec.Count != nil {
 			return errHasMembers(p)
 		}
-		if err := errors.Join(f.checkRecovered(tx), provision.CheckInstalled(p)); err != nil {
+		since, err := f.recovered(tx)
+		if err := errors.Join(err, provision.CheckInstalled(p)); err != nil {
 			return err
 		}
-		t, err := f.loadInstalled(tx, p, req.Machine)
+		t, err := f.loadInstalled(tx, p, req.Machine, since)
 		if err != nil {
 			return err
 		}
@@ -48,17 +50,17 @@ func (f *Fleet) installed(ctx context.Context, name string, req trivet.ResolveRe
 	return f.RenamedTo("resolve", req.Machine, err)
 }
 
-// checkRecovered refuses what is only decided after a recovery.
-func (f *Fleet) checkRecovered(tx *store.Tx) error {
+// recovered returns when the cluster was recovered, and refuses what is only decided after that.
+func (f *Fleet) recovered(tx *store.Tx) (at time.Time, err error) {
 	site, err := f.Sites.In(tx).Get(trivet.SiteName)
 	if err != nil && !errors.Is(err, trivet.ErrNotFound) {
-		return err
+		return at, err
 	}
 	if err != nil || site.Status.Recovered == nil {
-		return fmt.Errorf("%w: this cluster was never recovered: a machine is installed by its run only",
+		return at, fmt.Errorf("%w: this cluster was never recovered: a machine is installed by its run only",
 			trivet.ErrConflict)
 	}
-	return nil
+	return site.Status.Recovered.Time, nil
 }
 
 // statedAddress returns the address that the machine has as the operator states, or the one that DHCP would give it.
@@ -83,7 +85,7 @@ func (f *Fleet) statedAddress(name string, req trivet.ResolveRequest) (*addressi
 }
 
 // loadInstalled reads the machine that runs what the provision wanted, and refuses one that cannot.
-func (f *Fleet) loadInstalled(tx *store.Tx, p *trivet.Provision, named string) (*transition, error) {
+func (f *Fleet) loadInstalled(tx *store.Tx, p *trivet.Provision, named string, since time.Time) (*transition, error) {
 	machine := cmp.Or(named, p.Status.Machine, p.Spec.Machine)
 	if machine == "" {
 		return nil, &trivet.Error{Op: "resolve", Kind: "Provision", Name: p.ShortName(),
@@ -94,15 +96,16 @@ func (f *Fleet) loadInstalled(tx *store.Tx, p *trivet.Provision, named string) (
 	if err != nil {
 		return nil, &trivet.Error{Op: "resolve", Kind: "Machine", Name: machine, Err: err}
 	}
-	if why, hint := f.cannotRun(t, p); why != "" {
+	if why, hint := f.cannotRun(t, p, since); why != "" {
 		return nil, &trivet.Error{Op: "resolve", Kind: "Machine", Name: machine, Hint: hint,
 			Err: fmt.Errorf("%w: %s", trivet.ErrConflict, why)}
 	}
 	return t, nil
 }
 
-// cannotRun returns why a machine does not run what a provision wanted, and what to do; empty where it may.
-func (f *Fleet) cannotRun(t *transition, p *trivet.Provision) (why, hint string) {
+// cannotRun returns why a machine does not run what a provision wanted since before a recovery, and what to do; empty
+// where it may.
+func (f *Fleet) cannotRun(t *transition, p *trivet.Provision, since time.Time) (why, hint string) {
 	m, st := t.machine, &t.machine.Status
 	switch {
 	case !placement.Matches(m, &p.Spec) && p.Spec.Machine != "":
@@ -113,6 +116,9 @@ func (f *Fleet) cannotRun(t *transition, p *trivet.Provision) (why, hint string)
 		return "it serves provision " + st.Provision, "see: trivet why " + m.Name
 	case t.active && !t.workflow.Status.Frozen:
 		return "its run " + t.workflow.ShortName() + " goes on", "see: trivet why " + m.Name
+	case workflow.ActedSince(t.workflow, since):
+		return "run " + t.workflow.ShortName() + " has started an action on it since the recovery, so that it is known what " +
+			"it runs", "see: trivet why " + m.Name
 	case f.isAgentIdle(m) && f.AgentHeard != nil && f.AgentHeard(m.Name, st.Epoch):
 		return "an agent is up in it, so it runs the installer", "let it boot what is installed, and repeat the command"
 	}
@@ -184,7 +190,8 @@ func (f *Fleet) endInstalled(t *transition, p *trivet.Provision, by string) erro
 }
 
 // networkOfInstalled returns the network of the machine's boot port by the address that it has: the one that waits for
-// the provision's next machine, the recorded one, or the one that the operator states. nil: it is not known.
+// the provision's next machine, the recorded one, or the one that the operator states, or spec.nics has. nil: it is not
+// known.
 func (f *Fleet) networkOfInstalled(t *transition, p *trivet.Provision, address *addressing.Proposal, want netip.Addr) (
 	*trivet.RunNetwork, error) {
 	in, err := f.arriving(t, p, address)
@@ -198,16 +205,24 @@ func (f *Fleet) networkOfInstalled(t *transition, p *trivet.Provision, address *
 		return in.network, err
 	}
 	has := f.network(t.machine)
-	if !want.IsValid() || plainAddress(has) == want.String() {
-		return has, nil
+	if has == nil && address != nil && address.Address() == t.machine.Spec.NICs[0].Address {
+		want = address.Address()
 	}
-	if has != nil {
+	switch {
+	case !want.IsValid() || plainAddress(has) == want.String():
+		return has, nil
+	case has != nil:
 		return nil, &trivet.Error{Op: "resolve", Kind: "Machine", Name: t.machine.Name,
 			Err:  fmt.Errorf("%w: its address is %s, and not %s", trivet.ErrConflict, plainAddress(has), want),
 			Hint: "without --address that stays; where it is wrong: trivet delete address " + plainAddress(has)}
-	}
-	if address == nil {
+	case address == nil:
 		return nil, fmt.Errorf("%w: no addresses are assigned here", trivet.ErrConflict)
 	}
-	return f.networkFor(t, arrival{}, address)
+	network, err := f.networkFor(t, arrival{}, address)
+	if errors.Is(err, trivet.ErrConflict) {
+		return nil, &trivet.Error{Op: "resolve", Kind: "Machine", Name: t.machine.Name, Err: err,
+			Hint: fmt.Sprintf("which port has it: trivet describe address %[1]s; where that is wrong: trivet delete address "+
+				"%[1]s", address.Address())}
+	}
+	return network, err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
@@ -44,7 +45,7 @@ func (r *rack) recovered() {
 		if err != nil {
 			return err
 		}
-		site.Status.Recovered = &trivet.Recovered{Incarnation: "1-x", From: "backup"}
+		site.Status.Recovered = &trivet.Recovered{Incarnation: "1-x", From: "backup", Time: time.Now()}
 		return r.Sites.In(tx).Put(site)
 	})
 }
@@ -131,6 +132,77 @@ func TestInstalledIsRefused(t *testing.T) {
 	if err := other.statedInstalled(); !errors.Is(err, trivet.ErrConflict) || other.state() != "unverified" {
 		t.Errorf("another selector: %v", err)
 	}
+}
+
+// What Trivet itself has done to a machine since the recovery is known: no statement replaces that.
+func TestInstalledIsKnownSince(t *testing.T) {
+	r := newRack(t).upgraded(trivet.CurrentRelease)
+	r.recovered()
+	for i, path := range []string{"accept claim boot report phone-home delete boot",
+		"accept claim boot recover continue boot delete"} {
+		m := r.newMachine(i)
+		r.do(m, path)
+		before := m.state()
+		if err := m.statedInstalled(); !errors.Is(err, trivet.ErrConflict) || m.state() != before {
+			t.Errorf("%s: %v, and it is %s", path, err, m.state())
+		}
+	}
+	m := r.newMachine(9)
+	r.do(m, "accept claim boot delete")
+	r.recovered()
+	r.do(m, "recover")
+	r.must(m.statedInstalled()) // that was before
+	wrong := r.newMachine(10)
+	r.do(wrong, "accept claim recover installed delete off")
+	r.must(wrong.statedInstalled()) // what was stated was no action
+}
+
+// Of two statements at the same time one holds.
+func TestInstalledTwice(t *testing.T) {
+	r := newRack(t).upgraded(trivet.CurrentRelease)
+	r.recovered()
+	machines := []*subject{r.newMachine(1), r.newMachine(2)}
+	for _, m := range machines {
+		r.do(m, "accept recover")
+		r.label(m.name, map[string]string{"n": "both"})
+	}
+	r.write(func(tx *store.Tx) error {
+		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "both"},
+			Spec: trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"n": "both"}}})
+	})
+	outcomes := make(chan error)
+	for _, m := range machines {
+		go func() {
+			outcomes <- r.Resolve(t.Context(), "default/both",
+				trivet.ResolveRequest{Decision: trivet.ResolveInstalled, Machine: m.name}, "alice")
+		}()
+	}
+	if a, b := <-outcomes, <-outcomes; (a == nil) == (b == nil) || !errors.Is(errors.Join(a, b), trivet.ErrConflict) {
+		t.Errorf("the outcomes: %v, %v", a, b)
+	}
+	served := r.provisionNamed("both").Status.Machine
+	for _, m := range machines {
+		if is := m.state() == string(trivet.MachineActive); is != (m.name == served) {
+			t.Errorf("machine %s is %s, and %s serves the provision", m.name, m.state(), served)
+		}
+	}
+}
+
+// A provision whose template is gone is served all the same, and released; to install the machine again is refused.
+func TestInstalledWithoutTemplate(t *testing.T) {
+	r := newRack(t).upgraded(trivet.CurrentRelease)
+	r.recovered()
+	m := r.newMachine(1)
+	r.do(m, "accept claim recover")
+	r.write(func(tx *store.Tx) error { return r.Templates.In(tx).Delete("default/t") })
+	r.must(m.statedInstalled())
+	m.mustServeUntouched("frozen", 0)
+	if err := m.do("redeploy"); err == nil || m.state() != "active" {
+		t.Errorf("without the template: %v, and the machine is %s", err, m.state())
+	}
+	m.runs = true
+	r.do(m, "delete")
+	m.check("released")
 }
 
 // Of two machines that raced before a recovery one is stated to run the provision; the other one is unverified.
