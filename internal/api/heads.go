@@ -11,6 +11,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
 // Lifetime of join tokens.
@@ -70,7 +71,8 @@ func (h *Handler) setHead(w http.ResponseWriter, r *http.Request, _ *caller) err
 	if err := apitypes.DecodeStrict(body, &settings); err != nil {
 		return err
 	}
-	head, err := h.Heads.Set(r.Context(), r.PathValue("name"), settings, h.checkBMCSecret)
+	check := func(tx *store.Tx, b *trivet.BMC) error { return h.checkBMCSecret(tx, nil, b) }
+	head, err := h.Heads.Set(r.Context(), r.PathValue("name"), settings, check)
 	if err != nil {
 		return err
 	}

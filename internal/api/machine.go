@@ -56,7 +56,11 @@ func (h *Handler) checkBMC(c *change, old, next *trivet.Machine) error {
 		return &trivet.FieldError{Field: "spec.bmc.console", Problem: fmt.Sprintf("needs release %s on all heads for "+
 			"protocol redfish: upgrade the others first (trivet head list)", trivet.RedfishConsoleRelease)}
 	}
-	if err := h.checkBMCSecret(c.tx, b); err != nil {
+	var was *trivet.BMC
+	if old != nil {
+		was = old.Spec.BMC
+	}
+	if err := h.checkBMCSecret(c.tx, was, b); err != nil {
 		return err
 	}
 	return h.checkOwnBMC(c.tx, old, next)
@@ -93,8 +97,9 @@ func hintOtherBMC(b *trivet.BMC, other *trivet.Machine) string {
 	return hint
 }
 
-// checkBMCSecret refuses a BMC whose secret does not exist, or may not be sent to its address.
-func (h *Handler) checkBMCSecret(tx *store.Tx, b *trivet.BMC) error {
+// checkBMCSecret refuses a BMC whose secret does not exist, lacks a key, or may not be sent to its address. One that the
+// BMC had before, which is was, may lack keys.
+func (h *Handler) checkBMCSecret(tx *store.Tx, was, b *trivet.BMC) error {
 	secret, err := h.Fleet.Secrets.In(tx).Get(trivet.Resolve("", b.Secret))
 	if errors.Is(err, trivet.ErrNotFound) {
 		return &trivet.FieldError{Field: "spec.bmc.secret", Problem: fmt.Sprintf(
@@ -104,8 +109,10 @@ func (h *Handler) checkBMCSecret(tx *store.Tx, b *trivet.BMC) error {
 	if err != nil {
 		return err
 	}
-	if err := needKeys("spec.bmc.secret", b.Secret, &secret.Spec); err != nil {
-		return err
+	if was == nil || was.Secret != b.Secret {
+		if err := needKeys("spec.bmc.secret", b.Secret, &secret.Spec); err != nil {
+			return err
+		}
 	}
 	if strings.HasPrefix(strings.ToLower(b.Address), "http://") && !secret.Spec.Insecure {
 		return &trivet.FieldError{Field: "spec.bmc.address", Problem: fmt.Sprintf(
