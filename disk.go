@@ -23,7 +23,31 @@ type Disk struct {
 	Rotational bool   `json:"rotational,omitempty"` // a hard disk
 	Removable  bool   `json:"removable,omitempty"`  // such as a USB stick
 	ReadOnly   bool   `json:"readOnly,omitempty"`   // cannot be written to
+	// Health is what it reports of itself (SMART), recorded since all heads have 0.3.1; none: it reports nothing.
+	Health *DiskHealth `json:"health,omitempty"`
 }
+
+// DiskHealth is what a disk reports of itself (SMART), as the agent has read it when it started. What is missing the
+// disk does not report. Its temperature is not recorded, as it changes all the time.
+type DiskHealth struct {
+	// Passed: the disk does not report that it fails, or will soon.
+	Passed bool `json:"passed"`
+	// Failing is why it fails, or will soon, by its own judgement: "its spare blocks are below the threshold".
+	Failing string `json:"failing,omitempty"`
+	// PowerOnHours is how long it had power, rounded down to a multiple of 100.
+	PowerOnHours *int64 `json:"powerOnHours,omitempty"`
+	// PercentUsed is the wear of a flash disk: at 100 it has reached the life that its maker expects; it may be more.
+	PercentUsed *int64 `json:"percentUsed,omitempty"`
+	// MediaErrors are the errors that it has not corrected, since it was made.
+	MediaErrors *int64 `json:"mediaErrors,omitempty"`
+	// ReallocatedSectors are those that a SATA disk has replaced by spare ones.
+	ReallocatedSectors *int64 `json:"reallocatedSectors,omitempty"`
+	// PendingSectors are those that a SATA disk could not read, and replaces when they are written.
+	PendingSectors *int64 `json:"pendingSectors,omitempty"`
+}
+
+// DiskHealthRelease is the release since which a machine's record has the health of its disks.
+const DiskHealthRelease Release = "0.3.1"
 
 // DiskHints select one disk of a machine. A disk must match all that are set; exactly one disk may match. Without
 // hints it is the smallest disk that is writable, not removable and not on USB.

@@ -19,7 +19,7 @@ type KindInfo struct {
 	// New returns an empty record.
 	New func() Record
 	// Since is the release that added the kind, FieldsSince the releases that added fields to it later, by path
-	// ("spec.rack"). Both are refused before all heads have that release.
+	// ("spec.rack"; "spec.nics.mac" is of any element of a list). Both are refused before all heads have that release.
 	Since       Release
 	FieldsSince map[string]Release
 	// SpecApart is the release since which the specs of the records have keys of their own in the store, for a kind
@@ -45,7 +45,8 @@ const (
 var Kinds = []KindInfo{
 	kind[Machine](KindInfo{Plural: "machines", Short: "m",
 		FieldsSince: map[string]Release{"spec.bmc.console": "0.3", "spec.interfaces": "0.3.1",
-			"status.formerNames": RenameRelease, "status.powerError": PowerErrorRelease}}),
+			"status.formerNames": RenameRelease, "status.powerError": PowerErrorRelease,
+			"status.inventory.disks.health": DiskHealthRelease}}),
 	kind[Template](KindInfo{Plural: "templates", Short: "t", Scope: ScopeProject}),
 	kind[Provision](KindInfo{Plural: "provisions", Short: "p", Scope: ScopeProject, SpecApart: "0.3",
 		FieldsSince: map[string]Release{"spec.count": "0.3.1", "spec.maxInFlight": "0.3.1", "status.memberOf": "0.3.1",

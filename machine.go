@@ -202,8 +202,8 @@ type Inventory struct {
 	BMCVersion string `json:"bmcVersion,omitempty"`
 }
 
-// Shorten drops disks, and then ports, from the ends of their lists until the inventory has at most so many bytes of
-// JSON: some machines have hundreds of disks.
+// Shorten drops the health of disks that do not fail, then disks, and then ports, from the ends of their lists until
+// the inventory has at most so many bytes of JSON: some machines have hundreds of disks.
 func (i *Inventory) Shorten(bytes int) {
 	for {
 		text, err := json.Marshal(i)
@@ -211,6 +211,13 @@ func (i *Inventory) Shorten(bytes int) {
 		switch {
 		case err != nil || over <= 0:
 			return
+		case slices.ContainsFunc(i.Disks, hasPassed):
+			i.Disks = slices.Clone(i.Disks)
+			for n := range i.Disks {
+				if hasPassed(i.Disks[n]) {
+					i.Disks[n].Health = nil
+				}
+			}
 		case len(i.Disks) > 0:
 			i.Disks = i.Disks[:shorter(len(i.Disks), over)]
 		case len(i.NICs) > 0:
@@ -220,6 +227,8 @@ func (i *Inventory) Shorten(bytes int) {
 		}
 	}
 }
+
+func hasPassed(d Disk) bool { return d.Health != nil && d.Health.Passed }
 
 // shorter returns how many of n entries stay if so many bytes must go. An entry has at most 500 bytes.
 func shorter(n, over int) int { return max(0, n-1-over/500) }

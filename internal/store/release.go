@@ -44,14 +44,16 @@ func errRelease(what string, since, reached trivet.Release) error {
 			reached)}
 }
 
-// hasField reports whether a record's JSON has a field, by its path.
+// hasField reports whether a record's JSON has a field, by its path. That of a list is a field of any of its elements.
 func hasField(doc []byte, path string) bool {
-	for name := range strings.SplitSeq(path, ".") {
-		var fields map[string]json.RawMessage
-		if json.Unmarshal(doc, &fields) != nil || fields[name] == nil {
-			return false
-		}
-		doc = fields[name]
+	var list []json.RawMessage
+	if json.Unmarshal(doc, &list) == nil {
+		return slices.ContainsFunc(list, func(element json.RawMessage) bool { return hasField(element, path) })
 	}
-	return true
+	name, rest, more := strings.Cut(path, ".")
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(doc, &fields) != nil || fields[name] == nil {
+		return false
+	}
+	return !more || hasField(fields[name], rest)
 }
