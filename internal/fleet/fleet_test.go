@@ -351,3 +351,25 @@ func TestActiveMachineIsNotPowerCycled(t *testing.T) {
 		t.Errorf("the machine is %s with the request %+v", m.Status.State, m.Status.Intent)
 	}
 }
+
+// The health of disks is recorded once all heads have this release: a head of an earlier one would lose it. The hello
+// itself is accepted before.
+func TestHealthOfDisksNeedsAllHeads(t *testing.T) {
+	inv := trivet.Inventory{Disks: []trivet.Disk{{Name: "/dev/vda"}, {Name: "/dev/sda",
+		Health: &trivet.DiskHealth{Failing: "attribute 5"}}}}
+	for release, want := range map[trivet.Release]bool{"0.3": false, trivet.CurrentRelease: true} {
+		r := newRack(t)
+		r.write(func(tx *store.Tx) error {
+			return r.Sites.In(tx).Create(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+				Status: trivet.SiteStatus{ClusterVersion: release}})
+		})
+		r.must(r.helloWith("k1", r.machine().Status.Epoch, inv))
+		got := r.machine().Status.Inventory
+		if len(got.Disks) != 2 || got.Disks[1].Name != "/dev/sda" || (got.Disks[1].Health != nil) != want {
+			t.Errorf("at %s: %+v", release, got)
+		}
+		if inv.Disks[1].Health == nil {
+			t.Error("the hello was changed")
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
@@ -58,7 +59,7 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 		return errAgentAtWork
 	}
 	m.Status.Epoch++
-	m.Status.AgentKey, m.Status.BootID, m.Status.Inventory = h.Key, h.BootID, &h.Inventory
+	m.Status.AgentKey, m.Status.BootID, m.Status.Inventory = h.Key, h.BootID, t.inventory(h)
 	m.Status.Power = "on"
 	recordRelease(t, h)
 	if err := f.succeeded(t, "Site", "Network", "Platform"); err != nil {
@@ -74,6 +75,18 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 	t.event(trivet.ReasonAgentIdle, "an agent is up under epoch %d; %s", m.Status.Epoch, t.idleBecause())
 	t.clear("an agent is up")
 	return nil
+}
+
+// inventory returns what the hello reports of the hardware, as all heads know it.
+func (t *transition) inventory(h *trivet.Hello) *trivet.Inventory {
+	inv := h.Inventory
+	if t.tx.ClusterVersion().Compare(trivet.DiskHealthRelease) < 0 {
+		inv.Disks = slices.Clone(inv.Disks)
+		for i := range inv.Disks {
+			inv.Disks[i].Health = nil
+		}
+	}
+	return &inv
 }
 
 // provePlatform notes that the new agent of a platform has started on a machine: it is not taken back any more.
