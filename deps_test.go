@@ -43,11 +43,12 @@ var layers = []layer{
 		{"internal/provision", "internal/reference", "internal/workflow"},
 	}},
 	{"machine", [][]string{
-		{"internal/agent/action/gpt", "internal/agent/container/rootfs", "internal/agent/inventory"},
+		{"internal/agent/action/gpt", "internal/agent/container/rootfs"},
 		{
 			"internal/agent/action/block", "internal/agent/container/oci", "internal/agent/container/sandbox",
 			"internal/agent/installer/journal", "internal/agent/installer/osinit",
 		},
+		{"internal/agent/inventory"},
 		{"internal/agent/action"},
 		{"internal/agent/installer"},
 	}},

@@ -65,6 +65,7 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*in
 	}
 	root := os.DirFS("/")
 	inv := inventory.Read(ctx, root)
+	inventory.ReadHealth(ctx, inv.Disks, log)
 	path := env.Cmdline["trivet.journal"]
 	j, err := openJournal(path)
 	if err != nil {

@@ -153,7 +153,7 @@ func TestAllFaultyDisksAreNamed(t *testing.T) {
 	}
 	b.env.diskHealth = func(d *block.Device) (block.Health, error) {
 		if faulty[d.Path()] {
-			return block.Health{Failing: "it is worn out", Facts: "wear 101 %"}, nil
+			return block.Health{DiskHealth: trivet.DiskHealth{Failing: "it is worn out"}, Facts: "wear 101 %"}, nil
 		}
 		return block.Health{Facts: "wear 3 %"}, nil
 	}

@@ -1,4 +1,4 @@
-// Package inventory reads a machine's hardware from sysfs and procfs.
+// Package inventory reads a machine's hardware from sysfs and procfs, and the health of its disks from them.
 //
 // Its functions read below a root directory; in a machine it is os.DirFS("/"). What cannot be read is left empty: a
 // machine with unusual hardware must still be enrolled.
@@ -23,7 +23,7 @@ const (
 	maxText  = 256
 )
 
-// Read returns the machine's inventory. ctx limits the query to the BMC.
+// Read returns the machine's inventory, without the health of its disks ([ReadHealth]). ctx limits the query to the BMC.
 func Read(ctx context.Context, root fs.FS) trivet.Inventory {
 	inv := trivet.Inventory{
 		Arch:            runtime.GOARCH,

@@ -15,24 +15,30 @@ import (
 
 // ATA erases a disk by the security commands of ATA (ACS-3), through the pass-through of SCSI (SAT-3): disks on a SATA
 // port, or on a SAS controller.
-type ATA struct {
-	pass func(cdb *[16]byte, direction int32, data []byte, timeout time.Duration) error
-}
+type ATA struct{ pass pass }
+
+// pass sends a SCSI command to a disk, with a buffer that it reads or writes.
+type pass func(cdb *[16]byte, direction int32, data []byte, timeout time.Duration) error
 
 // ATA returns the device as a disk of ATA. It is not known yet whether it is one. Bridges of USB are left alone: many
 // lose disks at these commands.
 func (d *Device) ATA() (*ATA, error) {
+	if err := d.isNotUSB(); err != nil {
+		return nil, err
+	}
+	return &ATA{d.scsi}, nil
+}
+
+// isNotUSB returns nil for a disk that is not connected by USB.
+func (d *Device) isNotUSB() error {
 	real, err := filepath.EvalSymlinks(d.path)
 	if err == nil {
 		real, err = filepath.EvalSymlinks("/sys/class/block/" + filepath.Base(real))
 	}
-	if err != nil {
-		return nil, err
+	if err == nil && strings.Contains(real, "/usb") {
+		err = fmt.Errorf("%s is connected by USB", d.path)
 	}
-	if strings.Contains(real, "/usb") {
-		return nil, fmt.Errorf("%s is connected by USB", d.path)
-	}
-	return &ATA{d.scsi}, nil
+	return err
 }
 
 // sgHeader is struct sg_io_hdr of scsi/sg.h, on 64 bits.
@@ -68,8 +74,8 @@ func (d *Device) scsi(cdb *[16]byte, direction int32, data []byte, timeout time.
 	sense := make([]byte, 64)
 	pinned.Pin(cdb)
 	pinned.Pin(&sense[0])
-	h := sgHeader{Interface: 'S', Direction: direction, CommandBytes: uint8(len(cdb)), SenseBytes: uint8(len(sense)),
-		Command: uint64(uintptr(unsafe.Pointer(cdb))), Sense: uint64(uintptr(unsafe.Pointer(&sense[0]))),
+	h := sgHeader{Interface: 'S', Direction: direction, CommandBytes: commandBytes(cdb[0]),
+		SenseBytes: uint8(len(sense)), Command: uint64(uintptr(unsafe.Pointer(cdb))), Sense: uint64(uintptr(unsafe.Pointer(&sense[0]))),
 		TimeoutMS: uint32(timeout.Milliseconds())}
 	if len(data) > 0 {
 		pinned.Pin(&data[0])
@@ -82,16 +88,28 @@ func (d *Device) scsi(cdb *[16]byte, direction int32, data []byte, timeout time.
 	return h.outcome(sense)
 }
 
+// commandBytes returns how long a SCSI command is, by its code.
+func commandBytes(code byte) uint8 {
+	switch code >> 5 {
+	case 0:
+		return 6
+	case 1, 2:
+		return 10
+	case 5:
+		return 12
+	default:
+		return 16
+	}
+}
+
 // outcome returns the error of a command that was sent.
 func (h *sgHeader) outcome(sense []byte) error {
 	const hasSense = 0x08
-	switch {
-	case h.Status == 0 && h.HostStatus == 0 && h.DriverStatus&^hasSense == 0:
+	if h.Status == 0 && h.HostStatus == 0 && h.DriverStatus&^hasSense == 0 {
 		return nil
-	case h.SenseWritten > 3 && sense[0]&0x7e == 0x72: // as descriptors
-		return fmt.Errorf("sense key %#x, code %#02x/%#02x", sense[1]&0xf, sense[2], sense[3])
-	case h.SenseWritten > 13 && sense[0]&0x7e == 0x70:
-		return fmt.Errorf("sense key %#x, code %#02x/%#02x", sense[2]&0xf, sense[12], sense[13])
+	}
+	if s := senseError(sense[:min(len(sense), int(h.SenseWritten))]); s.isKnown() {
+		return s
 	}
 	return fmt.Errorf("status %#x, host %#x, driver %#x", h.Status, h.HostStatus, h.DriverStatus)
 }
