@@ -40,6 +40,7 @@ type description struct {
 	Record   json.RawMessage  `json:"record"`
 	Workflow *trivet.Workflow `json:"workflow,omitempty"` // the machine's or provision's run; a workflow's own
 	ETA      *learnt.ETA      `json:"eta,omitempty"`      // of the workflow
+	Notes    []string         `json:"notes,omitempty"`    // of a machine: its disks that fail
 	Events   []*trivet.Event  `json:"events,omitempty"`   // the latest ones, in order
 }
 
@@ -55,6 +56,7 @@ func describeRecord(ctx context.Context, kind client.Kind, name string) (d descr
 	switch r := r.(type) {
 	case *trivet.Machine:
 		machine, uid, workflow = r.Name, r.UID, r.Status.Workflow
+		d.Notes = diskNotes(r)
 	case *trivet.Provision:
 		machine, uid, workflow = r.Status.Machine, r.Status.MachineUID, r.Status.Workflow
 	case *trivet.Workflow:
@@ -105,6 +107,10 @@ func (a *app) showDescription(d description) error {
 	}
 	if err := a.showYAML([]json.RawMessage{d.Record}); err != nil {
 		return err
+	}
+	if len(d.Notes) > 0 {
+		fmt.Fprintln(a.Out)
+		a.printNotes(d.Notes)
 	}
 	if d.Workflow != nil {
 		fmt.Fprintln(a.Out)

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -119,20 +120,24 @@ func awaitCommand(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// agentCommand acts as the agent of a machine: agent MACHINE [FAILING-ACTION].
+// agentCommand acts as the agent of a machine: agent MACHINE [FAILING-ACTION | inventory=FILE].
 func agentCommand(ts *testscript.TestScript, _ bool, args []string) {
 	h := ts.Value(headKey{}).(*head)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	failing := ""
+	failing, inv := "", trivet.Inventory{}
 	if len(args) > 1 {
-		failing = args[1]
+		if file, ok := strings.CutPrefix(args[1], "inventory="); ok {
+			ts.Check(json.Unmarshal([]byte(ts.ReadFile(file)), &inv))
+		} else {
+			failing = args[1]
+		}
 	}
-	ts.Check(h.playAgent(ctx, args[0], failing))
+	ts.Check(h.playAgent(ctx, args[0], failing, inv))
 }
 
 // playAgent waits until a run is claimed for the machine, and carries it out.
-func (h *head) playAgent(ctx context.Context, machine, failing string) error {
+func (h *head) playAgent(ctx context.Context, machine, failing string, inv trivet.Inventory) error {
 	c, err := h.client()
 	if err != nil {
 		return err
@@ -159,7 +164,7 @@ func (h *head) playAgent(ctx context.Context, machine, failing string) error {
 		auth.SignRequest(req, body, machine, private, time.Now())
 	}, func(time.Time) {})
 	g, err := agent.Hello(ctx, trivet.Hello{Machine: machine, MAC: m.Spec.NICs[0].MAC, Token: token,
-		Key: base64.StdEncoding.EncodeToString(public), BootID: "boot-" + machine})
+		Key: base64.StdEncoding.EncodeToString(public), BootID: "boot-" + machine, Inventory: inv})
 	if err != nil {
 		return err
 	}

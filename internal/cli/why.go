@@ -21,10 +21,10 @@ func (a *app) why() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "why MACHINE|PROVISION|MAC",
 		Short: "Explain the state of a machine or provision",
-		Long: "Explain the state of a machine: its last failure with the cause, the steps of its workflow, and\n" +
-			"all events in order: DHCP, boot files, agent, actions, failures and remedies. Of a provision: what it\n" +
-			"waits for, its place among those that wait for the same, who paused it, and its machine. Of a MAC: the\n" +
-			"machine that has it, or the segment without a Network that it asks from.",
+		Long: "Explain the state of a machine: its last failure with the cause, disks that report that they fail, the\n" +
+			"steps of its workflow, and all events in order: DHCP, boot files, agent, actions, failures and remedies.\n" +
+			"Of a provision: what it waits for, its place among those that wait for the same, who paused it, and its\n" +
+			"machine. Of a MAC: the machine that has it, or the segment without a Network that it asks from.",
 		Example: "  trivet why m1\n  trivet why m1 --all\n  trivet why m1 -o json\n  trivet why web1\n" +
 			"  trivet why 52:54:00:12:34:56",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("machines"),
@@ -58,7 +58,7 @@ type explanation struct {
 	Machine   *trivet.Machine    `json:"machine,omitempty"`
 	Workflow  *trivet.Workflow   `json:"workflow,omitempty"`
 	ETA       *learnt.ETA        `json:"eta,omitempty"`    // of the workflow
-	Notes     []string           `json:"notes,omitempty"`  // what other records say of the machine
+	Notes     []string           `json:"notes,omitempty"`  // what other records, and its disks, say of the machine
 	Events    []*trivet.Event    `json:"events,omitempty"` // in order
 }
 
@@ -151,6 +151,7 @@ func explainMachine(ctx context.Context, cl *client.Client, machine string, all 
 	if e.Notes, err = notesOf(ctx, cl, m, e.Workflow); err != nil {
 		return e, err
 	}
+	e.Notes = append(e.Notes, diskNotes(m)...)
 	e.Events, err = eventsOfMachine(ctx, cl, m)
 	if w := e.Workflow; !all && w != nil {
 		e.Events = slices.DeleteFunc(e.Events, func(e *trivet.Event) bool { return e.Spec.Workflow != w.ShortName() })

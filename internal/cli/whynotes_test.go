@@ -42,3 +42,17 @@ func TestLeasedElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// A machine all of whose disks fail has few lines, and a count.
+func TestDiskNotesAreBounded(t *testing.T) {
+	m := &trivet.Machine{Meta: trivet.Meta{Name: "m1"}, Status: trivet.MachineStatus{Inventory: &trivet.Inventory{}}}
+	for range 20 {
+		m.Status.Inventory.Disks = append(m.Status.Inventory.Disks, trivet.Disk{Name: "/dev/sda",
+			Health: &trivet.DiskHealth{Failing: "worn out"}})
+	}
+	got := diskNotes(m)
+	if len(got) != mostDiskNotes+1 || !strings.HasPrefix(got[0], "Disk /dev/sda has reported that it fails (SMART): worn out. ") ||
+		!strings.HasPrefix(got[mostDiskNotes], "12 more of its disks ") {
+		t.Errorf("%d lines: %q", len(got), got)
+	}
+}
