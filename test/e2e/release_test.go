@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -10,11 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/lab/vm"
 )
 
 // A released machine netboots the installer, which wipes all of its disks and powers it off: nothing is left on them,
-// whatever they were.
+// whatever they were. Its inventory has what they report of themselves. This kernel has no driver of SATA.
 func TestReleaseWipesAMachine(t *testing.T) {
 	t.Parallel()
 	s := newBareSite(t, "e2e-release", headAddress, "--dhcp", "lab0")
@@ -71,6 +75,26 @@ func TestReleaseWipesAMachine(t *testing.T) {
 		if !strings.Contains(log, disk+": erased by ") {
 			t.Errorf("the log does not say how %s was wiped", disk)
 		}
+	}
+	mustHaveHealth(t, s.trivet("get", "machines", "rel1", "-o", "json"))
+}
+
+// mustHaveHealth fails unless the inventory of a machine has the health of its disk of NVMe, which QEMU's reports, and
+// none of the others.
+func mustHaveHealth(t *testing.T, machine string) {
+	t.Helper()
+	var m trivet.Machine
+	if err := json.Unmarshal([]byte(machine), &m); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]*trivet.DiskHealth{"virtio": nil,
+		"nvme": {Passed: true, PowerOnHours: new(int64(0)), PercentUsed: new(int64(0)), MediaErrors: new(int64(0))}}
+	got := map[string]*trivet.DiskHealth{}
+	for _, d := range m.Status.Inventory.Disks {
+		got[d.Bus] = d.Health
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the health of its disks: %s\n%s", diff, machine)
 	}
 }
 

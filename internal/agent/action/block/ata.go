@@ -75,8 +75,8 @@ func (d *Device) scsi(cdb *[16]byte, direction int32, data []byte, timeout time.
 	pinned.Pin(cdb)
 	pinned.Pin(&sense[0])
 	h := sgHeader{Interface: 'S', Direction: direction, CommandBytes: commandBytes(cdb[0]),
-		SenseBytes: uint8(len(sense)), Command: uint64(uintptr(unsafe.Pointer(cdb))), Sense: uint64(uintptr(unsafe.Pointer(&sense[0]))),
-		TimeoutMS: uint32(timeout.Milliseconds())}
+		SenseBytes: uint8(len(sense)), TimeoutMS: uint32(timeout.Milliseconds()),
+		Command: uint64(uintptr(unsafe.Pointer(cdb))), Sense: uint64(uintptr(unsafe.Pointer(&sense[0])))}
 	if len(data) > 0 {
 		pinned.Pin(&data[0])
 		h.Data, h.DataBytes = uint64(uintptr(unsafe.Pointer(&data[0]))), uint32(len(data))

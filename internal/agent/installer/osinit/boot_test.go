@@ -44,14 +44,18 @@ func TestBoot(t *testing.T) {
 	rack.WaitOff(m)
 }
 
-// TestGenericKernel boots Debian's kernel for all machines, with a real network card and every kind of disk.
+// TestGenericKernel boots Debian's kernel for all machines, with a real network card and every kind of disk. The
+// health (SMART) of those that report it is read; that of virtio-scsi reports none.
 func TestGenericKernel(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-generic")
 	r := vmtest.NewPlatform(t, t.TempDir(), platform.KernelGeneric, "./testdata/agent")
 	c := vm.Config{NIC: "e1000e", Disks: []vm.Disk{disk(t, "nvme"), disk(t, "scsi"), disk(t, "sata")}}
-	m := boot(t, rack, r, c, "test.do=ls test.after=off")
+	m := boot(t, rack, r, c, "test.do=ls,smart test.after=off")
 	rack.Expect(m, `AGENT .* if=eth0 mac=52:54:00:00:00:01 `)
 	rack.Expect(m, `LIST /dev: .* nvme0n1 .* sda sdb `)
+	rack.Expect(m, `HEALTH ata \{"passed":true,"powerOnHours":0,"reallocatedSectors":0\}`)
+	rack.Expect(m, `HEALTH nvme \{"passed":true,"powerOnHours":0,"percentUsed":0,"mediaErrors":0\}`)
+	rack.Expect(m, `HEALTH virtio null`)
 	rack.WaitOff(m)
 }
 

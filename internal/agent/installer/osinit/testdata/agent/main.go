@@ -3,15 +3,20 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/agent/installer/osinit"
+	"github.com/trivet-project/trivet/internal/agent/inventory"
 )
 
 func main() {
@@ -55,6 +60,22 @@ var steps = map[string]func() error{
 	"mkfs":  mkfs,
 	"pivot": pivot,
 	"ls":    func() error { return list("/dev", "/dev/disk/by-id", "/sys/class/net", "/sys/firmware/efi/efivars") },
+	"smart": health,
+}
+
+// health prints what the disks report of themselves, in the order of their buses.
+func health() error {
+	disks := inventory.Disks(os.DirFS("/"))
+	inventory.ReadHealth(context.Background(), disks, slog.New(slog.NewTextHandler(os.Stdout, nil)))
+	slices.SortFunc(disks, func(x, y trivet.Disk) int { return strings.Compare(x.Bus, y.Bus) })
+	for _, d := range disks {
+		text, err := json.Marshal(d.Health)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("HEALTH %s %s\n", d.Bus, text)
+	}
+	return nil
 }
 
 func sh(args ...string) error {
