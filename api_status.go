@@ -83,9 +83,9 @@ type HeadFacts struct {
 	// Problem is why it does not respond, or what its membership waits for; empty: it responds.
 	Problem string `json:"problem,omitempty"`
 	Down    bool   `json:"down,omitempty"` // it does not respond
-	// ClockAhead is how far its clock is ahead of that of the gathering head.
-	ClockAhead Duration `json:"clockAhead,omitempty"`
-	Lag        int64    `json:"lag,omitempty"` // revisions of the store that its copy is behind
+	// ClockAhead is how far its clock is ahead of that of the gathering head; negative: behind it.
+	ClockAhead SignedDuration `json:"clockAhead,omitempty"`
+	Lag        int64          `json:"lag,omitempty"` // revisions of the store that its copy is behind
 	// Own is what it reports of itself; nil: it does not respond, it is a witness, or its release has no status.
 	Own *OwnFacts `json:"own,omitempty"`
 }

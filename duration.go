@@ -29,3 +29,22 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	*d = Duration(v)
 	return nil
 }
+
+// SignedDuration is a duration that may be negative, "-1.5s", as the difference of two clocks.
+type SignedDuration time.Duration
+
+// D returns the duration as a time.Duration.
+func (d SignedDuration) D() time.Duration { return time.Duration(d) }
+
+// MarshalText returns the text form.
+func (d SignedDuration) MarshalText() ([]byte, error) { return []byte(d.D().String()), nil }
+
+// UnmarshalText parses "90s" and "-90s".
+func (d *SignedDuration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is not a duration; write 30s, -5m or 1h30m", text)
+	}
+	*d = SignedDuration(v)
+	return nil
+}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trivet-project/trivet"
 )
@@ -67,6 +68,17 @@ func TestDuration(t *testing.T) {
 		if err := json.Unmarshal([]byte(bad), &d); err == nil {
 			t.Errorf("%s was taken", bad)
 		}
+	}
+}
+
+// What a head reports of another one whose clock is behind can be read: trivet status needs it.
+func TestClockBehind(t *testing.T) {
+	want := trivet.HeadFacts{Name: "head1", ClockAhead: trivet.SignedDuration(-1500 * time.Millisecond)}
+	text, err := json.Marshal(want)
+	var got trivet.HeadFacts
+	if err := errors.Join(err, json.Unmarshal(text, &got)); err != nil || got.ClockAhead != want.ClockAhead ||
+		!strings.Contains(string(text), `"clockAhead":"-1.5s"`) {
+		t.Errorf("%s: %+v, %v", text, got, err)
 	}
 }
 

@@ -90,7 +90,7 @@ func typeName(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return "time"
-	case t == reflect.TypeFor[trivet.Duration]():
+	case t == reflect.TypeFor[trivet.Duration](), t == reflect.TypeFor[trivet.SignedDuration]():
 		return "duration"
 	case isText(t):
 		return cmp.Or(map[string]string{"Addr": "IP address", "Prefix": "subnet", "ByteSize": "size"}[t.Name()],

@@ -57,7 +57,7 @@ func (s *Source) heads(ctx context.Context, view trivet.Cluster) []trivet.HeadFa
 // newHead returns what is known of a head without asking it.
 func newHead(v trivet.HeadView, status peer.Status, peers []cluster.Peer) *trivet.HeadFacts {
 	h := &trivet.HeadFacts{Name: v.Name, Role: v.Role, State: v.State, Version: v.Version, LastHeard: v.LastHeard,
-		Problem: v.Problem, Lag: status.Lag, ClockAhead: trivet.Duration(status.Skew)}
+		Problem: v.Problem, Lag: status.Lag, ClockAhead: trivet.SignedDuration(status.Skew)}
 	for _, p := range peers {
 		h.Voter = h.Voter || p.Name == v.Name && !p.Learner
 	}
@@ -115,7 +115,7 @@ func clockAhead(read, sent, received time.Time) time.Duration {
 // respond to its last ping.
 func responds(h *trivet.HeadFacts, ahead time.Duration) {
 	if h.ClockAhead == 0 {
-		h.ClockAhead = trivet.Duration(ahead)
+		h.ClockAhead = trivet.SignedDuration(ahead)
 	}
 	if h.State == stateDown {
 		h.State, h.Problem = string(trivet.HeadMember), ""

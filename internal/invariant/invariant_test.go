@@ -130,9 +130,9 @@ func TestInvariants(t *testing.T) {
 		{"a platform keeps its agent", func(f *trivet.StatusFacts) {
 			f.Platforms = []trivet.PlatformFacts{{Name: "p1", Reason: "it has no base"}}
 		}, []string{"warning versions: platform p1 does not follow the heads: it has no base | trivet platform usage p1"}},
-		{"a clock is wrong", func(f *trivet.StatusFacts) { f.Heads[1].ClockAhead = trivet.Duration(-20 * time.Second) },
+		{"a clock is wrong", func(f *trivet.StatusFacts) { f.Heads[1].ClockAhead = trivet.SignedDuration(-20 * time.Second) },
 			[]string{"warning clocks: the clock of head1 is 20s behind that of head0 | NTP"}},
-		{"a clock is very wrong", func(f *trivet.StatusFacts) { f.Heads[1].ClockAhead = trivet.Duration(10 * time.Minute) },
+		{"a clock is very wrong", func(f *trivet.StatusFacts) { f.Heads[1].ClockAhead = trivet.SignedDuration(10 * time.Minute) },
 			[]string{"broken clocks: the clock of head1 is 10 minutes ahead of that of head0 | NTP"}},
 		{"refused values", func(f *trivet.StatusFacts) { f.Heads[1].Own.Refused = 2 }, []string{
 			"broken store-data: head1 refuses 2 values of the store, which do not authenticate | trivet head replace head1"}},
@@ -336,7 +336,7 @@ func TestAnyFacts(t *testing.T) {
 		each(f, func(h *trivet.HeadFacts) {
 			h.Voter = rapid.Bool().Draw(t, "voter")
 			h.State = rapid.SampledFrom([]string{"member", "joining", "removing", "leader"}).Draw(t, "state")
-			h.ClockAhead = trivet.Duration(rapid.Int64Range(-1e12, 1e12).Draw(t, "clock"))
+			h.ClockAhead = trivet.SignedDuration(rapid.Int64Range(-1e12, 1e12).Draw(t, "clock"))
 			if rapid.Bool().Draw(t, "lost") {
 				h.Down, h.Own = true, nil
 				return
