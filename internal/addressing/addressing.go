@@ -42,7 +42,7 @@ type Leases struct {
 	Config
 	log      *slog.Logger
 	networks *state.View[trivet.Network, *networkIndex]
-	heads    *state.View[trivet.Head, map[netip.Addr]struct{}]
+	heads    *state.View[trivet.Head, headAddresses]
 	offered  *offered
 	heard    *heard
 	ages     *ages
@@ -63,7 +63,7 @@ func New(c Config) *Leases {
 		Config: c, log: c.Logger, offered: newOffered(), heard: newHeard(), ages: newAges(), limits: newLimits(),
 		metrics: newMetrics(c.Registry), group: c.Store.NewGroup(),
 		networks: state.NewView(c.Store, c.Networks, newNetworkIndex),
-		heads:    state.NewView(c.Store, c.Heads, headAddresses),
+		heads:    state.NewView(c.Store, c.Heads, newHeadAddresses),
 		warnings: rate.Sometimes{Interval: time.Second},
 	}
 	l.deferred = state.NewWriteQueue(l.writeBinding, func(b binding, err error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -206,6 +207,43 @@ func TestNoOfferWithoutQuorum(t *testing.T) {
 	}
 	if a, err := f.Offer(f.request(t, fixedMAC)); err != nil || a != ip("10.0.0.20") {
 		t.Errorf("fixed: %s, %v", a, err)
+	}
+}
+
+// A machine that is a head gets its own address when it boots, also while there is no quorum without it; no other one
+// gets that address.
+func TestAddressOfAMachineThatIsAHead(t *testing.T) {
+	t.Parallel()
+	var cut atomic.Bool
+	f := newFixture(t, addressing.Config{Quorum: func() bool { return !cut.Load() }})
+	own := f.bind(t, knownMAC)
+	m, err := f.Machines.Get("m1")
+	must(t, err)
+	other := machine("m3", trivet.NIC{MAC: "52:54:00:00:00:03"})
+	head := &trivet.Head{Meta: trivet.Meta{Name: "head1"}, Status: trivet.HeadStatus{State: trivet.HeadMember,
+		Machine: "m1", MachineUID: m.UID, API: []string{"https://" + own.String() + ":7480"}, DHCP: []netip.Addr{own}}}
+	site := &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+		Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}}
+	_, err = f.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return errors.Join(f.Sites.In(tx).Put(site), f.Heads.In(tx).Create(head), f.Machines.In(tx).Create(other))
+	})
+	must(t, err)
+	if again := f.bind(t, knownMAC); again != own {
+		t.Errorf("the machine has %s, then %s", own, again)
+	}
+	cut.Store(true)
+	if a, err := f.Offer(f.request(t, knownMAC)); err != nil || a != own {
+		t.Errorf("without a quorum: %s, %v; want %s", a, err, own)
+	}
+	cut.Store(false)
+	if a := f.bind(t, "52:54:00:00:00:03"); a == own {
+		t.Errorf("another machine has the address of the head")
+	}
+	_, err = f.Store.Update(t.Context(), func(tx *store.Tx) error { return f.Addresses.In(tx).Delete(own.String()) })
+	must(t, err)
+	r := f.request(t, "52:54:00:00:00:03")
+	if _, err := f.Bind(t.Context(), r, own); !errors.Is(err, addressing.ErrRefused) {
+		t.Errorf("another machine asks for the address of the head: %v", err)
 	}
 }
 

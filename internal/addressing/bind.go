@@ -175,14 +175,13 @@ func (l *Leases) nameOwner(tx *store.Tx, record *trivet.Address) error {
 // another returns the address that a port owns already and keeps, where it would get a further one: the head that offered
 // this one did not know yet what another head assigned. The commit compares that.
 func (l *Leases) another(tx *store.Tx, r *Request, a netip.Addr, record *trivet.Address,
-	heads map[netip.Addr]struct{}) string {
+	heads headAddresses) string {
 	if record.Spec.MAC == r.MAC || !r.owns(a) || r.fixed() == a {
 		return ""
 	}
 	for _, has := range l.Addresses.In(tx).ListBy(state.ByOwned, r.MAC) {
 		other, ok := r.keeps(has)
-		_, isHead := heads[other]
-		if ok && !isHead && other != l.Shared && len(l.Machines.In(tx).ListBy(state.ByAddress, has.Name)) == 0 {
+		if ok && !heads.reserve(r, other) && other != l.Shared && len(l.Machines.In(tx).ListBy(state.ByAddress, has.Name)) == 0 {
 			return has.Name
 		}
 	}

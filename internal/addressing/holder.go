@@ -84,7 +84,7 @@ func (l *Leases) checkFixed(r *Request, a netip.Addr) error {
 
 // reserved reports whether an address of a range must not be assigned: it is fixed for a machine, or a head's.
 func (l *Leases) reserved(r *Request, a netip.Addr) bool {
-	return l.isHead(a) || a == r.Server || first(l.Machines.SharedBy(state.ByAddress, a.String())) != nil
+	return l.heads.Get().reserve(r, a) || a == l.Shared || a == r.Server || first(l.Machines.SharedBy(state.ByAddress, a.String())) != nil
 }
 
 // Serves reports whether a host at an address may use the boot servers: it is in a network of this site, or on a head.
@@ -92,9 +92,19 @@ func (l *Leases) Serves(a netip.Addr) bool {
 	return a.IsLoopback() || l.Network(a) != nil || l.isHead(a)
 }
 
-// headAddresses returns the addresses of all heads that serve machines.
-func headAddresses(records []*trivet.Head) map[netip.Addr]struct{} {
-	all := map[netip.Addr]struct{}{}
+// headAddresses are those of all heads that serve machines, each with the UID of the machine that the head runs on;
+// empty: it runs on none.
+type headAddresses map[netip.Addr]string
+
+// reserve reports whether an address is that of a head on another host than the machine that asks. A machine that is a
+// head gets its own address whenever it boots, also while there is no quorum without it.
+func (h headAddresses) reserve(r *Request, a netip.Addr) bool {
+	machine, head := h[a]
+	return head && (machine == "" || r.Machine == nil || r.Machine.UID != machine)
+}
+
+func newHeadAddresses(records []*trivet.Head) headAddresses {
+	all := headAddresses{}
 	for _, r := range records {
 		if !r.Serves() {
 			continue
@@ -105,11 +115,11 @@ func headAddresses(records []*trivet.Head) map[netip.Addr]struct{} {
 				continue
 			}
 			if a, err := netip.ParseAddr(u.Hostname()); err == nil {
-				all[a] = struct{}{}
+				all[a] = r.Status.MachineUID
 			}
 		}
 		for _, a := range r.Status.DHCP {
-			all[a] = struct{}{}
+			all[a] = r.Status.MachineUID
 		}
 	}
 	return all
