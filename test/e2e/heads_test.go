@@ -169,13 +169,18 @@ func (c *cluster) backUp(flags ...string) {
 // mustHaveStatus waits until the exit status of trivet status is this one, and its output has these texts.
 func (c *cluster) mustHaveStatus(status int, texts ...string) {
 	c.Helper()
+	c.awaitStatus(2*time.Minute, status, texts...)
+}
+
+func (c *cluster) awaitStatus(limit time.Duration, status int, texts ...string) {
+	c.Helper()
 	var out string
 	c.Cleanup(func() {
 		if c.Failed() {
 			c.Logf("trivet status printed last:\n%s", out)
 		}
 	})
-	c.waitFor(fmt.Sprintf("trivet status exits with %d, and prints %q", status, texts), 2*time.Minute, func() bool {
+	c.waitFor(fmt.Sprintf("trivet status exits with %d, and prints %q", status, texts), limit, func() bool {
 		var err error
 		out, err = c.try("status")
 		var exit *exec.ExitError

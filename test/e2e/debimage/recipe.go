@@ -10,6 +10,7 @@ import (
 var packages = []string{
 	"systemd-sysv", "udev", "dbus", "cloud-init", "linux-image-cloud-amd64", "initramfs-tools", "openssh-server",
 	"iproute2", "e2fsprogs", "netbase", "ca-certificates", "cloud-guest-utils", "fdisk", "sudo",
+	"ipxe", // of a machine that becomes a head
 }
 
 // An initramfs with the drivers of the lab's machines only: Debian's default is five times as large.
