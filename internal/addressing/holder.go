@@ -84,7 +84,8 @@ func (l *Leases) checkFixed(r *Request, a netip.Addr) error {
 
 // reserved reports whether an address of a range must not be assigned: it is fixed for a machine, or a head's.
 func (l *Leases) reserved(r *Request, a netip.Addr) bool {
-	return l.heads.Get().reserve(r, a) || a == l.Shared || a == r.Server || first(l.Machines.SharedBy(state.ByAddress, a.String())) != nil
+	return l.heads.Get().reserve(r, a) || a == l.Shared || a == r.Server ||
+		first(l.Machines.SharedBy(state.ByAddress, a.String())) != nil
 }
 
 // Serves reports whether a host at an address may use the boot servers: it is in a network of this site, or on a head.
