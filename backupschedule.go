@@ -1,6 +1,7 @@
 package trivet
 
 import (
+	"cmp"
 	"regexp"
 	"time"
 )
@@ -16,7 +17,7 @@ type BackupSchedule struct {
 type BackupScheduleSpec struct {
 	// Every is the time from one backup to the next, 15 minutes to 31 days.
 	Every Duration `json:"every"`
-	// Keep is how many backups are kept: older ones are removed after each new one. 0: 14.
+	// Keep is how many backups are kept: older ones are removed after each new one.
 	Keep int `json:"keep,omitempty"`
 	// Suspend: no backups are made. A recovery of the cluster sets it.
 	Suspend bool `json:"suspend,omitempty"`
@@ -57,23 +58,17 @@ const BackupScheduleRelease = "0.3.1"
 
 // Bounds of schedules of backups.
 const (
-	minBackupEvery    = 15 * time.Minute
-	maxBackupEvery    = 31 * 24 * time.Hour
-	maxBackupsKept    = 10_000
-	defaultBackupKeep = 14
+	minBackupEvery = 15 * time.Minute
+	maxBackupEvery = 31 * 24 * time.Hour
+	maxBackupsKept = 10_000
 	// MaxBackupSchedules bounds the schedules of a site: a head makes one backup at a time.
 	MaxBackupSchedules = 16
 	// maxScheduleName leaves room for the names of the schedule's events.
 	maxScheduleName = 63
 )
 
-// Kept returns how many backups are kept.
-func (s *BackupScheduleSpec) Kept() int {
-	if s.Keep == 0 {
-		return defaultBackupKeep
-	}
-	return s.Keep
-}
+// KeepOrDefault returns Keep, or its default.
+func (s *BackupScheduleSpec) KeepOrDefault() int { return cmp.Or(s.Keep, 14) }
 
 var directoryForm = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_.]*$`)
 
@@ -87,7 +82,7 @@ func (b *BackupSchedule) Validate() error {
 	}
 	if b.Spec.Keep < 0 || b.Spec.Keep > maxBackupsKept {
 		p.add("spec.keep", "is %d; it must be from 1 to %d, or missing: %d", b.Spec.Keep, maxBackupsKept,
-			defaultBackupKeep)
+			new(BackupScheduleSpec).KeepOrDefault())
 	}
 	p.bytes("spec.directory", b.Spec.Directory, 64)
 	switch dir, s3 := b.Spec.Directory, b.Spec.S3; {

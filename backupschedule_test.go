@@ -15,8 +15,8 @@ func TestBackupScheduleIsValidated(t *testing.T) {
 				Endpoint: "https://s3.example.com:9000/", Region: "eu-1", Secret: "ops/bucket"}}}
 	}
 	good := inBucket()
-	if err := good.Validate(); err != nil || good.Spec.Kept() != 14 {
-		t.Errorf("%v, kept %d", err, good.Spec.Kept())
+	if err := good.Validate(); err != nil || good.Spec.KeepOrDefault() != 14 {
+		t.Errorf("%v, kept %d", err, good.Spec.KeepOrDefault())
 	}
 	for _, test := range []struct {
 		change func(b *trivet.BackupSchedule)

@@ -1,6 +1,7 @@
 package trivet
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -41,11 +42,25 @@ type Bond struct {
 	// Mode is as the kernel names it: balance-rr, active-backup, balance-xor, broadcast, 802.3ad (LACP), balance-tlb or
 	// balance-alb.
 	Mode string `json:"mode"`
-	// LACPRate is "slow", the default, or "fast"; for mode 802.3ad.
+	// LACPRate is "slow" or "fast"; for mode 802.3ad.
 	LACPRate string `json:"lacpRate,omitempty"`
-	// HashPolicy distributes packets: layer2, the default, layer2+3, layer3+4, encap2+3 or encap3+4; for modes
-	// balance-xor, 802.3ad and balance-tlb.
+	// HashPolicy distributes packets: layer2, layer2+3, layer3+4, encap2+3 or encap3+4; for modes balance-xor, 802.3ad and
+	// balance-tlb.
 	HashPolicy string `json:"hashPolicy,omitempty"`
+}
+
+// LACPRateOrDefault returns LACPRate, or its default.
+func (b *Bond) LACPRateOrDefault() string { return cmp.Or(b.LACPRate, "slow") }
+
+// HashPolicyOrDefault returns HashPolicy, or its default.
+func (b *Bond) HashPolicyOrDefault() string { return cmp.Or(b.HashPolicy, "layer2") }
+
+// HasLACP reports whether the mode of the bond has a rate of LACP.
+func (b *Bond) HasLACP() bool { return b.Mode == modeLACP }
+
+// Hashes reports whether the mode of the bond distributes packets by HashPolicy.
+func (b *Bond) Hashes() bool {
+	return slices.Contains([]string{"balance-xor", modeLACP, "balance-tlb"}, b.Mode)
 }
 
 // VLAN is a tagged VLAN.

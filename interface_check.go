@@ -157,10 +157,10 @@ func (c *interfaces) bond(field string, face *Interface) {
 		"balance-alb")
 	c.oneOf(field+"lacpRate", b.LACPRate, "", "slow", "fast")
 	c.oneOf(field+"hashPolicy", b.HashPolicy, "", "layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4")
-	if b.LACPRate != "" && b.Mode != modeLACP {
+	if b.LACPRate != "" && !b.HasLACP() {
 		c.add(field+"lacpRate", "is for mode %s only", modeLACP)
 	}
-	if b.HashPolicy != "" && !slices.Contains([]string{"balance-xor", modeLACP, "balance-tlb"}, b.Mode) {
+	if b.HashPolicy != "" && !b.Hashes() {
 		c.add(field+"hashPolicy", "is for modes balance-xor, %s and balance-tlb only", modeLACP)
 	}
 	if len(b.Ports) == 0 {

@@ -24,9 +24,6 @@ func (s *WorkflowSpec) StepTime(step string) *StepTime {
 	return nil
 }
 
-// DefaultLateAfter is the least time after which a step is reported as late.
-const DefaultLateAfter = Duration(30 * time.Second)
-
 // Reputation is how often runs of a machine have failed. Each failure has half of its weight after
 // [ReputationHalfLife].
 type Reputation struct {

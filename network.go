@@ -1,6 +1,7 @@
 package trivet
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -23,27 +24,33 @@ type NetworkSpec struct {
 	MTU     int          `json:"mtu,omitempty"`    // of the machines' ports; 0 means not announced
 	// Ranges are leased to machines without a fixed address.
 	Ranges []Range `json:"ranges,omitempty"`
-	// DHCP is "server" (the default), "proxy" (another server leases addresses, Trivet adds only what to boot) or
-	// "off".
+	// DHCP is "server", "proxy" (another server leases addresses, Trivet adds only what to boot) or "off".
 	DHCP string `json:"dhcp,omitempty"`
-	// Unknown is how a machine without a record is handled: "enrol" (the default), "ignore" (no response) or
-	// "address-only" (it gets an address and is not enrolled).
+	// Unknown is how a machine without a record is handled: "enrol", "ignore" (no response) or "address-only" (it gets
+	// an address and is not enrolled).
 	Unknown string `json:"unknown,omitempty"`
 	// BootHTTPS makes UEFI firmware that boots by HTTP load by HTTPS, and so does iPXE that was built with HTTPS: it must
 	// trust the boot CA of the cluster, which "trivet ca export" writes.
 	BootHTTPS bool `json:"bootHTTPS,omitempty"`
-	// Lease is the lease time of an address; 0 means DefaultLease. Unknown machines get at most 10 minutes.
+	// Lease is the lease time of an address. Unknown machines get at most 10 minutes.
 	Lease Duration `json:"lease,omitempty"`
-	// NewClients is how many unknown machines may get an address per second from one head; 0 means DefaultNewClients. A
-	// few hundred more may do so at once.
+	// NewClients is how many unknown machines may get an address per second from one head. A few hundred more may do so at
+	// once.
 	NewClients int `json:"newClients,omitempty"`
 }
 
-// DefaultNewClients is the rate of new clients where a network does not set one.
-const DefaultNewClients = 20
+// DHCPOrDefault returns DHCP, or its default where it is empty. Each field with a default has such a method: all code
+// reads the field by it, and the reference of records is written from it.
+func (s *NetworkSpec) DHCPOrDefault() string { return cmp.Or(s.DHCP, "server") }
 
-// DefaultLease is the lease time where a network does not set one.
-const DefaultLease = Duration(24 * time.Hour)
+// UnknownOrDefault returns Unknown, or its default.
+func (s *NetworkSpec) UnknownOrDefault() string { return cmp.Or(s.Unknown, "enrol") }
+
+// LeaseOrDefault returns Lease, or its default.
+func (s *NetworkSpec) LeaseOrDefault() Duration { return cmp.Or(s.Lease, Duration(24*time.Hour)) }
+
+// NewClientsOrDefault returns NewClients, or its default.
+func (s *NetworkSpec) NewClientsOrDefault() int { return cmp.Or(s.NewClients, 20) }
 
 // Range is a range of addresses, both ends included.
 type Range struct {
@@ -104,7 +111,7 @@ type AddressStatus struct {
 }
 
 // Assigns reports whether Trivet assigns the network's addresses, and no other DHCP server.
-func (s *NetworkSpec) Assigns() bool { return s.DHCP == "" || s.DHCP == "server" }
+func (s *NetworkSpec) Assigns() bool { return s.DHCPOrDefault() == "server" }
 
 // Validate checks a network by itself.
 func (n *Network) Validate() error {

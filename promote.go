@@ -5,7 +5,7 @@ import "cmp"
 // ProvisionHead is the head that a provision makes of its machine. Its template has an action of use "head", which
 // leaves the right to join with the installed system.
 type ProvisionHead struct {
-	// Role is the role of the head: "voter", which is the default, "standby" or "witness".
+	// Role is the role of the head: "voter", "standby" or "witness".
 	Role string `json:"role,omitempty"`
 	// Plan is that of the Rendered run which an administrator has seen: nothing else is installed as a head. Empty: it is
 	// not compared, and who may write the template decides what runs with the keys of the cluster.
@@ -15,12 +15,15 @@ type ProvisionHead struct {
 // PromoteRelease is the release that added heads on machines that Trivet has installed.
 const PromoteRelease Release = "0.3.1"
 
+// RoleOrDefault returns Role, or its default.
+func (h *ProvisionHead) RoleOrDefault() string { return cmp.Or(h.Role, RoleVoter) }
+
 // RoleOf returns the role of the head that a provision makes; empty: it makes none.
 func (h *ProvisionHead) RoleOf() string {
 	if h == nil {
 		return ""
 	}
-	return cmp.Or(h.Role, RoleVoter)
+	return h.RoleOrDefault()
 }
 
 // RunJoin lets what a run installs join the cluster as a head.

@@ -1,6 +1,7 @@
 package trivet
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ type ProvisionSpec struct {
 	Machine  string            `json:"machine,omitempty"`
 	Selector map[string]string `json:"selector,omitempty"` // labels that the machine must have
 	// Alternatives is how many further machines of the selector are used, one after the other, where the machine is at
-	// fault; nil: 1. The same configuration is applied to each.
+	// fault. The same configuration is applied to each.
 	Alternatives *int `json:"alternatives,omitempty"`
 	// Race is 2 where two machines of the selector install it at the same time: the one that succeeds first serves it, and
 	// the other one is stopped and released. Site.spec.raceBudget bounds how many do in the site. 0: one machine.
@@ -30,8 +31,7 @@ type ProvisionSpec struct {
 	// Hedge lets a second machine race only once a step of the first one takes longer than 95 % of the earlier ones of its
 	// model, where at least MinHedgeRuns are known.
 	Hedge bool `json:"hedge,omitempty"`
-	// IfNoMachine is "wait", which is the default, or "fail": fail at once where no machine is free, neither the first
-	// one nor an alternative.
+	// IfNoMachine is "wait" or "fail": fail at once where no machine is free, neither the first one nor an alternative.
 	IfNoMachine string `json:"ifNoMachine,omitempty"`
 	// Count makes it a request for so many machines of the selector. For each there is a provision of its own, a
 	// member, named NAME-1, NAME-2 and so on, with this spec but Count and MaxInFlight. Members are created, and
@@ -57,6 +57,14 @@ const (
 	NoMachineWait = "wait"
 	NoMachineFail = "fail"
 )
+
+// AlternativesOrDefault returns Alternatives, or its default.
+func (s *ProvisionSpec) AlternativesOrDefault() int {
+	return *cmp.Or(s.Alternatives, new(DefaultAlternatives))
+}
+
+// IfNoMachineOrDefault returns IfNoMachine, or its default.
+func (s *ProvisionSpec) IfNoMachineOrDefault() string { return cmp.Or(s.IfNoMachine, NoMachineWait) }
 
 // ProvisionState is the state of a provision.
 type ProvisionState string

@@ -1,6 +1,7 @@
 package trivet
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -24,26 +25,24 @@ type SiteSpec struct {
 	Platform string `json:"platform,omitempty"`
 	// Accept makes machines that enrol themselves available at once instead of discovered.
 	Accept bool `json:"accept,omitempty"`
-	// Discovered is how many machines that enrolled themselves may wait for acceptance; 0 means DefaultDiscovered. At
-	// the limit, each new one replaces the oldest one that is silent.
+	// Discovered is how many machines that enrolled themselves may wait for acceptance. At the limit, each new one
+	// replaces the oldest one that is silent.
 	Discovered int `json:"discovered,omitempty"`
 	// Limits overrides the deadlines and retries of the boot steps.
 	Limits map[string]Limit `json:"limits,omitempty"`
-	// AgentTimeout is how long an agent may be silent before it is declared lost; 0 means DefaultAgentTimeout.
+	// AgentTimeout is how long an agent may be silent before it is declared lost.
 	AgentTimeout Duration `json:"agentTimeout,omitempty"`
-	// Resets is how often a machine may lose its agent in one run; 0 means DefaultResets.
+	// Resets is how often a machine may lose its agent in one run.
 	Resets int `json:"resets,omitempty"`
-	// LateAfter is the least time after which a step may be reported as late, however fast earlier ones were; 0 means
-	// DefaultLateAfter.
+	// LateAfter is the least time after which a step may be reported as late, however fast earlier ones were.
 	LateAfter Duration `json:"lateAfter,omitempty"`
 	// RaceBudget is how many machines may race beside others at the same time, in percent of all machines; at least one
-	// may. 0: none. nil means DefaultRaceBudget.
+	// may. 0: none.
 	RaceBudget *int `json:"raceBudget,omitempty"`
-	// TokenLifetime is how long an API token is valid unless its request says otherwise; 0 means DefaultTokenLifetime.
+	// TokenLifetime is how long an API token is valid unless its request says otherwise.
 	TokenLifetime Duration `json:"tokenLifetime,omitempty"`
-	// Release is what becomes of the disks of a machine whose provision is deleted: "no-wipe", the default, leaves them as
-	// they are, "wipe" erases them, "keep-data" also keeps selectors from using the machine. (trivet release says for
-	// one machine.)
+	// Release is what becomes of the disks of a machine whose provision is deleted: "no-wipe" leaves them as they are,
+	// "wipe" erases them, "keep-data" also keeps selectors from using the machine. (trivet release says for one machine.)
 	Release ReleaseMode `json:"release,omitempty"`
 	// RecoveryKey is the public part of the key that opens backups, which trivet backup key creates: age1... Its secret
 	// part is on no head.
@@ -77,15 +76,35 @@ type SiteStatus struct {
 	Recovered *Recovered `json:"recovered,omitempty"`
 }
 
-// Defaults of a site.
-const (
-	DefaultAgentTimeout = Duration(45 * time.Second)
-	DefaultResets       = 3
-	DefaultDiscovered   = 2000
-	DefaultRaceBudget   = 5 // percent
-	// DefaultTokenLifetime is 90 days.
-	DefaultTokenLifetime = Duration(90 * 24 * time.Hour)
-)
+// DiscoveredOrDefault returns Discovered, or its default.
+func (s *SiteSpec) DiscoveredOrDefault() int { return cmp.Or(s.Discovered, 2000) }
+
+// AgentTimeoutOrDefault returns AgentTimeout, or its default.
+func (s *SiteSpec) AgentTimeoutOrDefault() Duration {
+	return cmp.Or(s.AgentTimeout, DefaultAgentTimeout)
+}
+
+// ResetsOrDefault returns Resets, or its default.
+func (s *SiteSpec) ResetsOrDefault() int { return cmp.Or(s.Resets, 3) }
+
+// LateAfterOrDefault returns LateAfter, or its default.
+func (s *SiteSpec) LateAfterOrDefault() Duration {
+	return cmp.Or(s.LateAfter, Duration(30*time.Second))
+}
+
+// RaceBudgetOrDefault returns RaceBudget, or its default.
+func (s *SiteSpec) RaceBudgetOrDefault() int { return *cmp.Or(s.RaceBudget, new(5)) }
+
+// TokenLifetimeOrDefault returns TokenLifetime, or its default: 90 days.
+func (s *SiteSpec) TokenLifetimeOrDefault() Duration {
+	return cmp.Or(s.TokenLifetime, Duration(90*24*time.Hour))
+}
+
+// ReleaseOrDefault returns Release, or its default.
+func (s *SiteSpec) ReleaseOrDefault() ReleaseMode { return cmp.Or(s.Release, ReleaseNoWipe) }
+
+// DefaultAgentTimeout is what [SiteSpec.AgentTimeoutOrDefault] returns where a site has none.
+const DefaultAgentTimeout = Duration(45 * time.Second)
 
 // DefaultLimits are the boot steps' bounds where neither template nor site says otherwise. They fit slow server
 // firmware.
@@ -119,7 +138,7 @@ const StandbyRelease Release = "0.3.1"
 
 // HeadSpec is the desired state of a head.
 type HeadSpec struct {
-	Role string `json:"role,omitempty"` // empty: RoleVoter
+	Role string `json:"role,omitempty"` // "voter", "standby" or "witness"
 	// Remove removes the head from the cluster for good.
 	Remove bool `json:"remove,omitempty"`
 	// BMC is that of its host: another head makes sure by it that this one is off, before it takes over.
@@ -127,6 +146,9 @@ type HeadSpec struct {
 	// Takeover lets it go on alone, by itself, where the only other full head is lost; nil: an operator decides.
 	Takeover *Takeover `json:"takeover,omitempty"`
 }
+
+// RoleOrDefault returns Role, or its default.
+func (s *HeadSpec) RoleOrDefault() string { return cmp.Or(s.Role, RoleVoter) }
 
 // Takeover is when a head goes on alone.
 type Takeover struct {

@@ -1,6 +1,7 @@
 package trivet
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -45,12 +46,15 @@ type Action struct {
 	Use string `json:"use"`
 	// With are the arguments, which depend on Use.
 	With map[string]any `json:"with,omitempty"`
-	// Timeout bounds one attempt. Zero means DefaultActionTimeout.
+	// Timeout bounds one attempt.
 	Timeout Duration `json:"timeout,omitempty"`
 	// Retries is how many more attempts a failure of this action gets; each waits Backoff longer than the last one.
 	Retries int      `json:"retries,omitempty"`
 	Backoff Duration `json:"backoff,omitempty"` // delay before the first retry
 }
+
+// TimeoutOrDefault returns Timeout, or its default.
+func (a *Action) TimeoutOrDefault() Duration { return cmp.Or(a.Timeout, DefaultActionTimeout) }
 
 // BackoffAfter returns the delay after a failed attempt.
 func (a *Action) BackoffAfter(attempt int) Duration { return a.Backoff * Duration(attempt) }

@@ -85,6 +85,8 @@ type calls struct {
 	// params are the parameters that transactions call, and passed the literals that are passed for them: "f 2".
 	params map[string]bool
 	passed map[string][]string
+	// bypasses are the reads of fields that have a default, not by the methods that return it: "function: Site.Resets".
+	bypasses []string
 }
 
 // forbidden returns the calls of what must not be called, from functions that are reached from roots.
@@ -164,6 +166,7 @@ type loader struct {
 	info    *types.Info // of the package that is read now
 	place   string
 	params  map[types.Object]string // of the declaration that is read now
+	written map[*ast.SelectorExpr]bool
 }
 
 func (l *loader) load(p goPackage) error {
@@ -176,7 +179,7 @@ func (l *loader) load(p goPackage) error {
 		files = append(files, f)
 	}
 	l.info = &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{},
-		Types: map[ast.Expr]types.TypeAndValue{}}
+		Types: map[ast.Expr]types.TypeAndValue{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
 	l.place, _ = placeOf(p.ImportPath)
 	conf := types.Config{Importer: l.imports}
 	if _, err := conf.Check(p.ImportPath, l.files, files, l.info); err != nil {
@@ -220,6 +223,10 @@ func (l *loader) body(name string, body *ast.BlockStmt, tx bool) {
 			return false
 		case *ast.CallExpr:
 			l.arguments(n)
+		case *ast.AssignStmt:
+			l.assigned(n)
+		case *ast.SelectorExpr:
+			l.selected(name, n)
 		case *ast.Ident:
 			switch o := l.info.Uses[n].(type) {
 			case *types.Func:

@@ -1,6 +1,7 @@
 package trivet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,8 +32,7 @@ type UpgradeSpec struct {
 	Release Release `json:"release,omitempty"`
 	// Programs are the new program for each architecture of the heads.
 	Programs []Program `json:"programs,omitempty"`
-	// Soak is how long the first full head must be well with the new program before the next one gets it; 0 means
-	// DefaultSoak.
+	// Soak is how long the first full head must be well with the new program before the next one gets it.
 	Soak Duration `json:"soak,omitempty"`
 	// Paused: no further head gets the new program.
 	Paused bool `json:"paused,omitempty"`
@@ -70,12 +70,10 @@ func (s *UpgradeSpec) ProgramFor(arch string) (BlobRef, bool) {
 
 // Soak returns how long the first full head must be well before the next one gets the program, and in the same way a
 // platform before the next one.
-func (u *Upgrade) Soak() time.Duration {
-	if u.Spec.Soak == 0 {
-		return DefaultSoak.D()
-	}
-	return u.Spec.Soak.D()
-}
+func (u *Upgrade) Soak() time.Duration { return u.Spec.SoakOrDefault().D() }
+
+// SoakOrDefault returns Soak, or its default.
+func (s *UpgradeSpec) SoakOrDefault() Duration { return cmp.Or(s.Soak, DefaultSoak) }
 
 // UpgradePhase is the phase of an upgrade.
 type UpgradePhase string

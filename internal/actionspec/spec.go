@@ -7,7 +7,6 @@
 package actionspec
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"strings"
@@ -70,7 +69,7 @@ func parse(path string, a trivet.Action, isTemplate bool) (Spec, error) {
 	if newSpec == nil {
 		return nil, &trivet.FieldError{Field: path + "use", Problem: fmt.Sprintf("%q is not an action", a.Use)}
 	}
-	s, p := newSpec(), &problems{path: path + "with.", timeout: cmp.Or(a.Timeout, trivet.DefaultActionTimeout)}
+	s, p := newSpec(), &problems{path: path + "with.", timeout: a.TimeoutOrDefault()}
 	d := decoder{problems: p, isTemplate: isTemplate}
 	d.fields("", a.With, reflect.ValueOf(s).Elem())
 	if len(p.errs) == 0 {

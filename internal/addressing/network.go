@@ -1,7 +1,6 @@
 package addressing
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"sync"
@@ -39,11 +38,7 @@ func newNetworkIndex(records []*trivet.Network) *networkIndex {
 }
 
 func newNetwork(r *trivet.Network) *Network {
-	n := &Network{Record: r, Lease: r.Spec.Lease.D(), full: map[string]time.Time{}}
-	if n.Lease == 0 {
-		n.Lease = trivet.DefaultLease.D()
-	}
-	return n
+	return &Network{Record: r, Lease: r.Spec.LeaseOrDefault().D(), full: map[string]time.Time{}}
 }
 
 // Network returns the network that contains an address; nil if none does.
@@ -61,7 +56,7 @@ func (l *Leases) Network(a netip.Addr) *Network {
 }
 
 // newClients returns how many unknown ports may get an address per second.
-func (n *Network) newClients() int { return cmp.Or(n.Record.Spec.NewClients, trivet.DefaultNewClients) }
+func (n *Network) newClients() int { return n.Record.Spec.NewClientsOrDefault() }
 
 // fullFor is how long a network that was found full is not searched again.
 const fullFor = 2 * time.Second

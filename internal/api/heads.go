@@ -121,7 +121,7 @@ func (h *Handler) joinRole(req trivet.JoinTokenRequest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	role := cmp.Or(old.Spec.Role, trivet.RoleVoter)
+	role := old.Spec.RoleOrDefault()
 	switch {
 	case old.Status.State == trivet.HeadRemoved:
 		return "", &trivet.Error{Op: "replace", Kind: "Head", Name: old.Name,

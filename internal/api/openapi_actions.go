@@ -113,12 +113,12 @@ func orText(s *huma.Schema, pattern string) *huma.Schema {
 	return &huma.Schema{AnyOf: []*huma.Schema{s, {Type: huma.TypeString, Pattern: pattern}}}
 }
 
-// defaultOf returns an argument's default as it is in JSON; nil: it has none.
+// defaultOf returns the default of an argument or field as it is in JSON; nil: it has none.
 func defaultOf(arg reference.Field) any {
 	switch {
 	case arg.Default == "":
 		return nil
-	case arg.Type == "number":
+	case arg.Type == "number" || arg.Type == "integer":
 		n, _ := strconv.Atoi(arg.Default) // the reference has it from an int
 		return n
 	case arg.Type == "boolean":

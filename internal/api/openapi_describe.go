@@ -9,7 +9,7 @@ import (
 )
 
 // describe gives the schemas what the reference of records and actions has: descriptions, the values that texts may
-// have, and the arguments of actions with their types and defaults. Fields of records have no defaults there.
+// have, defaults, and the arguments of actions with their types.
 func (d document) describe() {
 	doc := reference.Read()
 	for _, t := range doc.Types {
@@ -33,7 +33,7 @@ func (d document) describeFields(s *huma.Schema, fields []reference.Field) {
 		if p == nil {
 			continue
 		}
-		p.Description = f.Description
+		p.Description, p.Default = f.Description, defaultOf(f)
 		below := d.element(p)
 		if f.Values != nil {
 			below.Enum = enum(f)

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -49,7 +48,7 @@ func (h *Handler) issueToken(w http.ResponseWriter, r *http.Request, _ *caller) 
 		if err != nil {
 			return err
 		}
-		if expires, err = tokenExpiry(req, site.Spec.TokenLifetime, h.Now()); err != nil {
+		if expires, err = tokenExpiry(req, site.Spec.TokenLifetimeOrDefault(), h.Now()); err != nil {
 			return err
 		}
 		return h.Fleet.Tokens.In(tx).Create(&trivet.Token{
@@ -71,7 +70,6 @@ func tokenExpiry(req trivet.TokenRequest, lifetime trivet.Duration, now time.Tim
 	case req.Never:
 		return time.Time{}, nil
 	case req.Expires.IsZero():
-		lifetime = cmp.Or(lifetime, trivet.DefaultTokenLifetime)
 		return now.Add(lifetime.D()).UTC().Truncate(time.Second), nil
 	case !req.Expires.After(now):
 		return time.Time{}, &trivet.FieldError{Field: "expires", Problem: fmt.Sprintf(

@@ -52,11 +52,11 @@ func Decide(f Facts) Decision {
 	switch {
 	case f.Network == nil:
 		return Decision{Reason: "no network contains the address of the client's link"}
-	case f.Network.Spec.DHCP == "off":
+	case f.Network.Spec.DHCPOrDefault() == "off":
 		return Decision{Reason: "DHCP is off in network " + f.Network.Name}
-	case !f.Known && f.Network.Spec.Unknown == "ignore":
+	case !f.Known && f.Network.Spec.UnknownOrDefault() == "ignore":
 		return Decision{Reason: "unknown machines are ignored in network " + f.Network.Name}
-	case f.Network.Spec.DHCP != "proxy" && !f.Proxy:
+	case f.Network.Spec.DHCPOrDefault() != "proxy" && !f.Proxy:
 		d.Mode = Serve
 	case f.Client.Loader == OtherLoader && !f.Client.IPXE:
 		return Decision{Reason: "it does not boot from the network"}

@@ -79,9 +79,9 @@ func chooseUnknown(n *trivet.Network) (Target, string) {
 	switch {
 	case n == nil:
 		return None, "no record has its MAC, or the network it boots from"
-	case n.Spec.Unknown == "ignore":
+	case n.Spec.UnknownOrDefault() == "ignore":
 		return None, "no record has its MAC, and unknown machines are ignored in network " + n.Name
-	case n.Spec.Unknown == "address-only":
+	case n.Spec.UnknownOrDefault() == "address-only":
 		return Wait, "no record has its MAC, and unknown machines get no more than an address in network " + n.Name
 	}
 	return Installer, "no record has its MAC: it enrols itself"

@@ -44,7 +44,7 @@ var kindColumns = map[trivet.Kind]columns{
 		return []string{p.Spec.Arch, p.Spec.Version, bytesText(p.Spec.Kernel.Bytes + initrd.Bytes)}
 	}, "ARCH", "VERSION", "SIZE"),
 	"Network": columnsOf(func(n *trivet.Network) []string {
-		return []string{n.Spec.CIDR.String(), orDefault(n.Spec.DHCP, "server"), orDefault(n.Spec.Unknown, "enrol")}
+		return []string{n.Spec.CIDR.String(), n.Spec.DHCPOrDefault(), n.Spec.UnknownOrDefault()}
 	}, "CIDR", "DHCP", "UNKNOWN"),
 	"Address": columnsOf(func(a *trivet.Address) []string {
 		return []string{a.Spec.Network, a.Spec.MAC, a.Spec.Machine}
@@ -52,7 +52,7 @@ var kindColumns = map[trivet.Kind]columns{
 	"MAC":  columnsOf(func(m *trivet.MAC) []string { return []string{m.Spec.Machine} }, "MACHINE"),
 	"Site": columnsOf(func(s *trivet.Site) []string { return []string{s.Spec.Platform} }, "PLATFORM"),
 	"Head": columnsOf(func(h *trivet.Head) []string {
-		return []string{orDefault(h.Spec.Role, trivet.RoleVoter), string(h.Status.State), h.Status.Version,
+		return []string{h.Spec.RoleOrDefault(), string(h.Status.State), h.Status.Version,
 			strings.Join(h.Status.API, " ")}
 	}, "ROLE", "STATE", "VERSION", "API"),
 	"Upgrade": columnsOf(func(u *trivet.Upgrade) []string {

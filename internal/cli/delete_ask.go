@@ -69,10 +69,10 @@ func (a *app) provisionConsequences(ctx context.Context, cl *client.Client, p *t
 	if err != nil && !errors.Is(err, trivet.ErrNotFound) {
 		return "", err
 	}
-	mode := trivet.ReleaseNoWipe
-	if err == nil && site.Spec.Release != "" {
-		mode = site.Spec.Release
+	if err != nil {
+		site = &trivet.Site{}
 	}
+	mode := site.Spec.ReleaseOrDefault()
 	if p.Spec.Count != nil {
 		if *p.Spec.Count == 1 {
 			return fmt.Sprintf("provision/%s has 1 member, which is deleted, too. Its machine is released, with %s: what runs on "+

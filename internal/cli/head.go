@@ -297,7 +297,7 @@ func (a *app) removeHead(ctx context.Context, name string, yes bool) error {
 
 // printLeft prints what a removed head still has.
 func (a *app) printLeft(h *trivet.Head) {
-	if h.Spec.Role == trivet.RoleWitness {
+	if h.Spec.RoleOrDefault() == trivet.RoleWitness {
 		return
 	}
 	fmt.Fprintf(a.Err, "its credential was revoked, and no other head accepts its certificate. It had the keys of the\n"+

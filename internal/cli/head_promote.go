@@ -292,7 +292,7 @@ func (a *app) awaitHead(ctx context.Context, cl *client.Client, m *trivet.Machin
 			continue
 		}
 		if h.Status.State == trivet.HeadMember {
-			fmt.Fprintf(a.Out, "machine/%s is head/%s, a %s\n", m.Name, h.Name, cmp.Or(h.Spec.Role, trivet.RoleVoter))
+			fmt.Fprintf(a.Out, "machine/%s is head/%s, a %s\n", m.Name, h.Name, h.Spec.RoleOrDefault())
 			return nil
 		}
 		now := fmt.Sprintf("%s is %s: %s", h.Name, h.Status.State, cmp.Or(h.Status.Reason, "it has not started yet"))

@@ -16,7 +16,7 @@ func actions() string {
 		"ordinary install. `use` names one,\n`with` has its arguments: they are checked when the template is "+
 		"applied. Texts may hold Go templates over\n`.Machine`, `.Provision`, `.Network` and `.Params`. Every action "+
 		"also has `name`, `timeout` (default %s), `retries` and `backoff`: see\n[Template](records.md#template).\n\n",
-		trivet.DefaultActionTimeout)
+		short(trivet.DefaultActionTimeout))
 	for _, a := range actionspec.Actions() {
 		fmt.Fprintf(&b, "- [`%s`](#%s)\n", a.Name, a.Name)
 	}

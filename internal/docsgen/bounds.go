@@ -40,7 +40,7 @@ func (s *source) addBound(spec *ast.ValueSpec) {
 			s.bounds[name.Name] = v.ExactString()
 			if isDuration(spec.Values[i]) {
 				n, _ := constant.Int64Val(v)
-				s.bounds[name.Name] = trivet.Duration(n).String()
+				s.bounds[name.Name] = short(trivet.Duration(n))
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func bootSteps(src *source) string {
 		"| Step | Reached when | Timeout | Retries |\n|---|---|---|---|\n")
 	for _, step := range trivet.BootSteps {
 		l := trivet.DefaultLimits[step]
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %d |\n", step, text(src.docOf(step)), l.Timeout, *l.Retries)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %d |\n", step, text(src.docOf(step)), short(l.Timeout), *l.Retries)
 	}
 	return b.String()
 }

@@ -44,14 +44,15 @@ func (s *source) fieldsOf(in reflect.Type) (all []reference.Field) {
 	return all
 }
 
-// describe describes a field by its comment, or its type's where it has none, the values that its type may have, and
-// what is below it.
+// describe describes a field by its comment, or its type's where it has none, its default, the values that its type may
+// have, and what is below it.
 func (s *source) describe(in reflect.Type, f reflect.StructField) reference.Field {
 	below, doc := element(f.Type), s.field(in, f)
 	if doc == "" && isOurs(below) && !isText(below) && below != reflect.TypeFor[trivet.Kind]() {
 		doc = s.types[below.Name()]
 	}
-	d := reference.Field{Name: jsonName(f), Type: typeName(f.Type), Description: s.withBounds(links(doc))}
+	d := reference.Field{Name: jsonName(f), Type: typeName(f.Type), Default: defaultOf(in, f),
+		Description: s.withBounds(links(doc))}
 	if isOurs(below) {
 		d.Values = s.values(below.Name())
 	}

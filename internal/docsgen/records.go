@@ -61,10 +61,18 @@ func table(rows string) string {
 // rows has a row for each field, and for what is below it.
 func rows(path string, fields []reference.Field) (all string) {
 	for _, f := range fields {
-		all += fmt.Sprintf("| `%s%s` | %s | %s |\n", path, f.Name, f.Type, cell(f))
+		all += fmt.Sprintf("| `%s%s` | %s | %s |\n", path, f.Name, typeCell(f), cell(f))
 		all += rows(path+f.Name+marks(f.Type)+".", f.Fields)
 	}
 	return all
+}
+
+// typeCell is a field's type, with its default.
+func typeCell(f reference.Field) string {
+	if f.Default == "" {
+		return f.Type
+	}
+	return f.Type + ", default " + code(f.Default)
 }
 
 // cell is a field's description, and the values of its Go type. Others are in its comment already.

@@ -19,7 +19,7 @@ func (f *Fleet) isAgentAtWork(t *transition) bool {
 		t.workflow.Status.Epoch != st.Epoch {
 		return false
 	}
-	return f.AgentSilence(t.machine.Name, st.Epoch) < workflow.ResetSilence(agentTimeout(t.site))
+	return f.AgentSilence(t.machine.Name, st.Epoch) < workflow.ResetSilence(t.site.AgentTimeoutOrDefault().D())
 }
 
 // warnOfHello records that a hello was refused because another agent has registered in the same boot, or is at work.

@@ -183,7 +183,7 @@ func (f *Fleet) claimOrReject(tx *store.Tx, machine, name string,
 		return false, errUnchanged
 	}
 	if fault := (*faultError)(nil); errors.As(err, &fault) {
-		if p.Spec.IfNoMachine == trivet.NoMachineFail {
+		if p.Spec.IfNoMachineOrDefault() == trivet.NoMachineFail {
 			return false, f.failWaiting(tx, name, err.Error(), workflow.FaultOf(fault.kind))
 		}
 		return false, f.wait(tx, name, err.Error(), fault.waitsFor())

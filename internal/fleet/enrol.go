@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +51,7 @@ func (f *Fleet) enrolIn(tx *store.Tx, name string, h *trivet.Hello) error {
 		return err
 	}
 	site := f.siteIn(tx)
-	if err := f.makeRoom(tx, cmp.Or(site.Discovered, trivet.DefaultDiscovered)); err != nil {
+	if err := f.makeRoom(tx, site.DiscoveredOrDefault()); err != nil {
 		return err
 	}
 	m := newMachine(name, h, site.Accept)

@@ -16,7 +16,7 @@ import (
 // it knows every machine that was free when the provision was written.
 func (f *Fleet) noMachine(ctx context.Context, p *trivet.Provision, why string) error {
 	former := p.Status.Failure
-	if p.Spec.IfNoMachine != trivet.NoMachineFail && former == nil || !f.searches.ended(p.Spec.Selector) {
+	if p.Spec.IfNoMachineOrDefault() != trivet.NoMachineFail && former == nil || !f.searches.ended(p.Spec.Selector) {
 		return f.setPending(ctx, p, why)
 	}
 	if former != nil {

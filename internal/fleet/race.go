@@ -107,7 +107,8 @@ func (f *Fleet) claimSecond(tx *store.Tx, machine, name string, address *address
 
 // raceLimit returns why no further machine may race in a site of so many; empty where one may.
 func (f *Fleet) raceLimit(tx *store.Tx, machines int) string {
-	limit := provision.RaceBudget(f.siteIn(tx).RaceBudget, machines)
+	site := f.siteIn(tx)
+	limit := provision.RaceBudget(&site, machines)
 	if n := f.Provisions.In(tx).CountBy(state.ByRace, state.Racing); n >= limit {
 		return fmt.Sprintf("%d of %d machines race that spec.raceBudget of the site allows", n, limit)
 	}

@@ -113,7 +113,7 @@ func (t *transition) releaseMode() trivet.ReleaseMode {
 		workflow.StateOf(st) == trivet.MachineClaimed && !workflow.RunsFormer(st, t.workflow) {
 		return trivet.ReleaseNoWipe
 	}
-	return cmp.Or(t.site.Release, trivet.ReleaseNoWipe)
+	return t.site.ReleaseOrDefault()
 }
 
 // beginRelease starts a run that releases the machine, whose last run has ended and is written.

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/trivet-project/trivet"
@@ -25,7 +24,7 @@ func (f *Fleet) Models() []trivet.Model { return f.book().Report() }
 
 // expect writes into a run that was started how long its steps took before.
 func (f *Fleet) expect(t *transition) {
-	after := cmp.Or(t.site.LateAfter, trivet.DefaultLateAfter).D()
+	after := t.site.LateAfterOrDefault().D()
 	t.workflow.Spec.Times = f.book().Times(learnt.ModelOf(t.machine.Status.Inventory), t.workflow, after)
 }
 

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -10,7 +9,8 @@ import (
 
 // AgentTimeout returns how long an agent may be silent before it is declared lost.
 func (f *Fleet) AgentTimeout() time.Duration {
-	return agentTimeout(f.site())
+	site := f.site()
+	return site.AgentTimeoutOrDefault().D()
 }
 
 // site returns the site's configuration, as far as this head knows it.
@@ -20,10 +20,6 @@ func (f *Fleet) site() trivet.SiteSpec {
 		return trivet.SiteSpec{}
 	}
 	return site.Spec
-}
-
-func agentTimeout(s trivet.SiteSpec) time.Duration {
-	return cmp.Or(s.AgentTimeout, trivet.DefaultAgentTimeout).D()
 }
 
 func (f *Fleet) siteIn(tx *store.Tx) trivet.SiteSpec {
@@ -38,8 +34,5 @@ func maxResets(s trivet.SiteSpec, w *trivet.Workflow) int {
 	if w.Spec.Release.IsCheck() { // a machine that is reset while it is tested is not without a fault
 		return 0
 	}
-	if s.Resets == 0 {
-		return trivet.DefaultResets
-	}
-	return s.Resets
+	return s.ResetsOrDefault()
 }

@@ -29,7 +29,7 @@ func plan(self string, heads []*trivet.Head, networks []*trivet.Network) (all []
 	}
 	for _, n := range networks {
 		from := addressIn(heads[i], n)
-		if n.Spec.DHCP == "off" || !from.IsValid() {
+		if n.Spec.DHCPOrDefault() == "off" || !from.IsValid() {
 			continue
 		}
 		for _, h := range heads {

@@ -74,11 +74,7 @@ func overdue(b *trivet.BackupSchedule, now time.Time) trivet.Duration {
 func (s *Source) networks() (all []trivet.NetworkFacts) {
 	heads := slices.Collect(s.Tables.Heads.AllShared())
 	for n := range s.Tables.Networks.AllShared() {
-		mode := n.Spec.DHCP
-		if mode == "" {
-			mode = "server"
-		}
-		f := trivet.NetworkFacts{Name: n.Name, DHCP: mode}
+		f := trivet.NetworkFacts{Name: n.Name, DHCP: n.Spec.DHCPOrDefault()}
 		for _, h := range heads {
 			if h.Serves() && addressIn(h, n).IsValid() {
 				f.Heads = append(f.Heads, h.Name)

@@ -55,7 +55,8 @@ func (s *Server) checkOneLearner(h *trivet.Head) error {
 			continue
 		}
 		other := s.headOf(p)
-		standby := other != nil && other.Spec.Role == trivet.RoleStandby && other.Status.State == trivet.HeadMember
+		standby := other != nil && other.Spec.RoleOrDefault() == trivet.RoleStandby &&
+			other.Status.State == trivet.HeadMember
 		switch {
 		case !standby:
 			name := p.URL
@@ -65,7 +66,7 @@ func (s *Server) checkOneLearner(h *trivet.Head) error {
 			return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is joining, and one head joins at a time",
 				trivet.ErrConflict, name),
 				Hint: fmt.Sprintf("wait until it is a member; if it does not come up: trivet head remove %s", name)}
-		case h.Spec.Role == trivet.RoleStandby && other.Name != h.Status.Replaces:
+		case h.Spec.RoleOrDefault() == trivet.RoleStandby && other.Name != h.Status.Replaces:
 			return errStandby(other.Name)
 		}
 	}

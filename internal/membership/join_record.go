@@ -45,7 +45,7 @@ func (r *Records) checkStandby(tx *store.Tx, replaces string) error {
 				trivet.ErrConflict, trivet.StandbyRelease, reached)}
 	}
 	for _, listed := range r.Heads.In(tx).ListBy(state.ByMember, state.IsMember) {
-		if listed.Spec.Role == trivet.RoleStandby && listed.Name != replaces && !listed.Spec.Remove {
+		if listed.Spec.RoleOrDefault() == trivet.RoleStandby && listed.Name != replaces && !listed.Spec.Remove {
 			return errStandby(listed.Name)
 		}
 	}

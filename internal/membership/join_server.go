@@ -46,7 +46,7 @@ func (s *Server) join(r *http.Request, _ auth.Peer, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("head is joining", "head", h.Name, "role", h.Spec.Role, "peer", req.Peer, "from", r.RemoteAddr)
+	s.Log.Info("head is joining", "head", h.Name, "role", h.Spec.RoleOrDefault(), "peer", req.Peer, "from", r.RemoteAddr)
 	return s.joinResponse(h, peers, req.CSR)
 }
 
@@ -67,7 +67,7 @@ func (s *Server) checkToken(ctx context.Context, req *JoinRequest) (replaces str
 // joinResponse signs the new head's certificate.
 func (s *Server) joinResponse(h *trivet.Head, peers []cluster.Peer, csr []byte) (*JoinResponse, error) {
 	id := auth.Peer{Name: h.Name, Role: auth.PeerHead}
-	if h.Spec.Role == trivet.RoleWitness {
+	if h.Spec.RoleOrDefault() == trivet.RoleWitness {
 		id.Role, id.Host = auth.PeerWitness, hostOf(h.Status.Peer)
 	}
 	cert, err := s.Keys.CA.SignPeer(id, csr, time.Now())
@@ -75,7 +75,7 @@ func (s *Server) joinResponse(h *trivet.Head, peers []cluster.Peer, csr []byte) 
 		return nil, err
 	}
 	root := &s.Keys.CA.Root
-	resp := &JoinResponse{Name: h.Name, Role: h.Spec.Role, Cluster: root.Cluster(), Member: h.Status.Member,
+	resp := &JoinResponse{Name: h.Name, Role: h.Spec.RoleOrDefault(), Cluster: root.Cluster(), Member: h.Status.Member,
 		Peers: peers,
 		CA:    root.PEM(), Cert: cert}
 	if s.Incarnation != nil {

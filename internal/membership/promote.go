@@ -26,7 +26,7 @@ func (c *Reconciler) promote(ctx context.Context, rec *trivet.Head) error {
 		if err := c.checkStable(rec.Name); err != nil {
 			return err
 		}
-		if rec.Spec.Role == trivet.RoleStandby {
+		if rec.Spec.RoleOrDefault() == trivet.RoleStandby {
 			return c.setState(ctx, rec.Name, trivet.HeadMember)
 		}
 		if err := c.Members.Promote(ctx, id); err != nil {

@@ -58,7 +58,7 @@ func (c *Reconciler) Reconcile(ctx context.Context, name string) (again time.Dur
 		err = c.promote(change, rec)
 	case rec.Status.Reason != "":
 		return steadyInterval, c.clearReason(ctx, name)
-	case rec.Spec.Role == trivet.RoleWitness:
+	case rec.Spec.RoleOrDefault() == trivet.RoleWitness:
 		return witnessPoll, errors.Join(c.updateWitness(ctx, rec), c.Records.RaiseClusterVersion(ctx))
 	default:
 		return steadyInterval, c.Records.RaiseClusterVersion(ctx)

@@ -48,7 +48,7 @@ func (r *Records) lowestRelease(tx *store.Tx) (lowest trivet.Release, err error)
 			return "", err
 		}
 		starts := h.Status.State == trivet.HeadJoining && h.Status.Release == ""
-		if h.Spec.Role == trivet.RoleWitness || starts {
+		if h.Spec.RoleOrDefault() == trivet.RoleWitness || starts {
 			continue
 		}
 		if first || h.Status.Release.Compare(lowest) < 0 {

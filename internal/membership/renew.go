@@ -61,7 +61,7 @@ func (r *Records) verifyWitness(ctx context.Context, name, peer string) error {
 		switch {
 		case err != nil:
 			return err
-		case h.Spec.Role != trivet.RoleWitness || h.Spec.Remove || h.Status.State == trivet.HeadRemoved:
+		case h.Spec.RoleOrDefault() != trivet.RoleWitness || h.Spec.Remove || h.Status.State == trivet.HeadRemoved:
 			return fmt.Errorf("renew: %w: %s is not a witness of this cluster, or is being removed",
 				trivet.ErrForbidden, name)
 		case hostPort(h.Status.Peer) != hostPort(peer):

@@ -53,13 +53,8 @@ func (v *View) Cluster() trivet.Cluster {
 
 // newHeadView returns what a head's record contains.
 func newHeadView(h *trivet.Head) trivet.HeadView {
-	v := trivet.HeadView{Name: h.Name, Role: h.Spec.Role, State: string(h.Status.State), Version: h.Status.Version,
-		API:  h.Status.API,
-		Peer: h.Status.Peer, Problem: pendingReason(h)}
-	if v.Role == "" {
-		v.Role = trivet.RoleVoter
-	}
-	return v
+	return trivet.HeadView{Name: h.Name, Role: h.Spec.RoleOrDefault(), State: string(h.Status.State),
+		Version: h.Status.Version, API: h.Status.API, Peer: h.Status.Peer, Problem: pendingReason(h)}
 }
 
 // pendingReason returns what a head waits for. A head that is joining and catches up has no problem.

@@ -76,7 +76,7 @@ func switchPort(r *dhcp.Packet) string {
 
 // overhear notes the address that a port requests from another server: its boot script is for that address.
 func (s *Server) overhear(c *client) {
-	if n := c.lease.Network; n == nil || n.Record.Spec.DHCP != "proxy" || c.Type() != dhcp.Request ||
+	if n := c.lease.Network; n == nil || n.Record.Spec.DHCPOrDefault() != "proxy" || c.Type() != dhcp.Request ||
 		c.Port == dhcp.ProxyPort {
 		return
 	}

@@ -59,7 +59,7 @@ func (s *Server) searched(name string) (network string) {
 			continue
 		}
 		n := s.Leases.Network(p.Addr())
-		if n != nil && n.Record.Spec.DHCP != "proxy" && s.Searches(n.Record.Name) {
+		if n != nil && n.Record.Spec.DHCPOrDefault() != "proxy" && s.Searches(n.Record.Name) {
 			return n.Record.Name
 		}
 	}

@@ -154,7 +154,13 @@ func (p *plan) add(c *config, face *trivet.Interface) {
 // the boot port's leases are by its MAC.
 func (p *plan) addBond(d *device, b *trivet.Bond) {
 	d.Interfaces = b.Ports
-	d.Parameters = &parameters{Mode: b.Mode, Monitor: monitorInterval, LACPRate: b.LACPRate, HashPolicy: b.HashPolicy}
+	d.Parameters = &parameters{Mode: b.Mode, Monitor: monitorInterval}
+	if b.HasLACP() { // also what is the default: that of the installed system may be another one
+		d.Parameters.LACPRate = b.LACPRateOrDefault()
+	}
+	if b.Hashes() {
+		d.Parameters.HashPolicy = b.HashPolicyOrDefault()
+	}
 	switch {
 	case p.bootPort != "" && slices.Contains(b.Ports, p.bootPort):
 		d.MACAddress = p.boot.MAC

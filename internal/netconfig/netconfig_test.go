@@ -167,6 +167,19 @@ func TestBootPort(t *testing.T) {
 	}
 }
 
+// What a bond leaves out is as the reference has it, whatever the installed system does by default.
+func TestBondDefaults(t *testing.T) {
+	const lacp, hash = "LACPTransmitRate=slow", "TransmitHashPolicy=layer2\n"
+	for mode, want := range map[string][2]bool{"802.3ad": {true, true}, "balance-xor": {false, true},
+		"balance-tlb": {false, true}, "active-backup": {}} {
+		b := trivet.Interface{Name: "b", Bond: &trivet.Bond{Ports: []string{"lan0"}, Mode: mode}}
+		files := networkd(t, netconfig.Render([]trivet.Interface{{Name: "lan0", MAC: boot.MAC}, b}, boot))
+		if got := [2]bool{strings.Contains(files, lacp), strings.Contains(files, hash)}; got != want {
+			t.Errorf("%s: rate and hash policy %v, want %v\n%s", mode, got, want, files)
+		}
+	}
+}
+
 // Every mode of bonds that a machine may have is one that netplan knows.
 func TestBondModes(t *testing.T) {
 	for mode, want := range map[string]string{"balance-rr": "Mode=balance-rr", "active-backup": "Mode=active-backup",

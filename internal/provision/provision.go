@@ -78,13 +78,10 @@ func former(run Run) trivet.FormerMachine {
 
 // Alternatives returns how many machines a provision may use, one after the other, after the first one.
 func Alternatives(spec *trivet.ProvisionSpec) int {
-	switch {
-	case spec.Machine != "":
+	if spec.Machine != "" {
 		return 0
-	case spec.Alternatives == nil:
-		return trivet.DefaultAlternatives
 	}
-	return *spec.Alternatives
+	return spec.AlternativesOrDefault()
 }
 
 // Spent reports whether a provision has failed on a machine, or an operator replaced it, so that it is not used again.

@@ -26,15 +26,12 @@ func mayRace(st *trivet.ProvisionStatus) bool {
 }
 
 // RaceBudget returns how many second machines there may be at the same time in a site with so many machines.
-func RaceBudget(percent *int, machines int) int {
-	share := trivet.DefaultRaceBudget
-	if percent != nil {
-		share = *percent
-	}
-	if share == 0 {
+func RaceBudget(site *trivet.SiteSpec, machines int) int {
+	percent := site.RaceBudgetOrDefault()
+	if percent == 0 {
 		return 0
 	}
-	return max(1, machines*share/100)
+	return max(1, machines*percent/100)
 }
 
 // Withdraw returns the status after the second machine was taken from the provision.

@@ -62,7 +62,7 @@ func TestRaceBudget(t *testing.T) {
 		percent        *int
 		machines, want int
 	}{{nil, 0, 1}, {nil, 19, 1}, {nil, 100, 5}, {nil, 100_000, 5000}, {percent(0), 100, 0}, {percent(100), 7, 7}} {
-		if got := provision.RaceBudget(c.percent, c.machines); got != c.want {
+		if got := provision.RaceBudget(&trivet.SiteSpec{RaceBudget: c.percent}, c.machines); got != c.want {
 			t.Errorf("%d machines: %d, want %d", c.machines, got, c.want)
 		}
 	}

@@ -24,7 +24,7 @@ func pairOf(heads []*trivet.Head, self string) (p pair, err error) {
 		case h.Status.State == trivet.HeadRemoved:
 		case h.Name == self:
 			p.own = h
-		case h.Spec.Role == trivet.RoleWitness:
+		case h.Spec.RoleOrDefault() == trivet.RoleWitness:
 			p.witnesses = append(p.witnesses, h)
 		default:
 			full = append(full, h)

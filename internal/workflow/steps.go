@@ -77,11 +77,7 @@ func bootStep(name string, limits []map[string]trivet.Limit) trivet.Step {
 }
 
 func actionStep(a *trivet.Action) trivet.Step {
-	step := trivet.Step{Name: a.Name, Timeout: a.Timeout, MaxAttempts: a.Retries + 1}
-	if step.Timeout == 0 {
-		step.Timeout = trivet.DefaultActionTimeout
-	}
-	return step
+	return trivet.Step{Name: a.Name, Timeout: a.TimeoutOrDefault(), MaxAttempts: a.Retries + 1}
 }
 
 // begin makes a step the running one, in its first or next attempt.

@@ -34,11 +34,7 @@ type attempt struct {
 
 // do runs the action and waits for its end, at most killTimeout after its deadline.
 func (t *attempt) do() (stuck bool, err error) {
-	timeout := t.act.Timeout
-	if timeout <= 0 {
-		timeout = trivet.DefaultActionTimeout
-	}
-	ctx, cancel := context.WithTimeout(t.work.ctx, timeout.D())
+	ctx, cancel := context.WithTimeout(t.work.ctx, t.act.TimeoutOrDefault().D())
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- t.call(ctx) }()
@@ -53,7 +49,7 @@ func (t *attempt) do() (stuck bool, err error) {
 		}
 	}
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return false, timedOut(err, timeout)
+		return false, timedOut(err, t.act.TimeoutOrDefault())
 	}
 	return false, err
 }

@@ -46,7 +46,7 @@ func (c *Controller) make(ctx context.Context, s *trivet.BackupSchedule) (create
 		return false, nil, err
 	}
 	series := recovery.NewSeries(to, s, site, c.ClusterKeys)
-	if _, err := series.Before(ctx, s.Spec.Kept()); err != nil {
+	if _, err := series.Before(ctx, s.Spec.KeepOrDefault()); err != nil {
 		return false, nil, err
 	}
 	from, start := c.From(s.UID), time.Now()
@@ -72,7 +72,7 @@ func (c *Controller) make(ctx context.Context, s *trivet.BackupSchedule) (create
 	c.Log.Info("made a backup and proved it", "schedule", s.Name, "backup", b.Name, "bytes", b.Bytes, "blobs", b.Copied,
 		"took", time.Since(start).Round(time.Millisecond))
 	if c.isCurrent(s) {
-		if _, err := series.Succeeded(ctx, b.Name, s.Spec.Kept()); err != nil {
+		if _, err := series.Succeeded(ctx, b.Name, s.Spec.KeepOrDefault()); err != nil {
 			return true, &report.Event, fmt.Errorf("old backups are not removed: %w", err)
 		}
 	}

@@ -91,7 +91,7 @@ func change(u *trivet.Upgrade, heads []*trivet.Head, problem string) (step, stri
 		return waiting, fmt.Sprintf("%s starts again with the new program", u.Status.Head)
 	}
 	behind := slices.IndexFunc(heads, func(h *trivet.Head) bool {
-		return h.Spec.Role != trivet.RoleWitness && h.Status.Release.Compare(u.Spec.Release) < 0
+		return h.Spec.RoleOrDefault() != trivet.RoleWitness && h.Status.Release.Compare(u.Spec.Release) < 0
 	})
 	switch {
 	case len(left) == 0 && behind >= 0:
@@ -150,7 +150,7 @@ func isManual(h *trivet.Head) bool { return h.Status.Program != nil && h.Status.
 func order(heads []*trivet.Head, leader string) []*trivet.Head {
 	rank := func(h *trivet.Head) int {
 		switch {
-		case h.Spec.Role == trivet.RoleWitness:
+		case h.Spec.RoleOrDefault() == trivet.RoleWitness:
 			return 0
 		case h.Name != leader:
 			return 1

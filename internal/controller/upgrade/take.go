@@ -139,7 +139,7 @@ func firstFull(u *trivet.Upgrade, heads []*trivet.Head) *trivet.Head {
 	var first *trivet.Head
 	full, new := 0, 0
 	for _, h := range heads {
-		if h.Spec.Role == trivet.RoleWitness {
+		if h.Spec.RoleOrDefault() == trivet.RoleWitness {
 			continue
 		}
 		full++
