@@ -12,8 +12,8 @@ import (
 // mayBypass lists who reads a field that has a default without it, by function and field, with the reason.
 var mayBypass = map[string]string{}
 
-// The default of a field is what its method returns, as LeaseOrDefault for Lease, and the reference is written from that.
-// So nothing reads such a field otherwise, but the validation of what was written.
+// The default of a field is what its method returns, as LeaseOrDefault for Lease, and the reference is written from
+// that. So nothing reads such a field otherwise, but the validation of what was written.
 func TestDefaultsAreNotBypassed(t *testing.T) {
 	unused := maps.Clone(mayBypass)
 	for _, read := range slices.Compact(slices.Sorted(slices.Values(moduleCalls(t).bypasses))) {

@@ -2,8 +2,10 @@ package api
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/goccy/go-yaml"
 
 	"github.com/trivet-project/trivet/internal/reference"
 )
@@ -20,11 +22,20 @@ func (d document) describe() {
 	}
 	for _, k := range doc.Kinds {
 		if s := d.Components.Schemas.Map()[k.Name]; s != nil {
-			s.Description = k.Description
+			s.Description, s.Examples = k.Description, exampleOf(doc.Examples[strings.ToLower(k.Name)])
 			d.describeFields(s, slices.Concat(doc.Meta, k.Fields))
 		}
 	}
 	d.addActions()
+}
+
+// exampleOf returns an example as it is in JSON; none where it is only a part of a record.
+func exampleOf(example string) []any {
+	var record map[string]any
+	if strings.HasSuffix(example, "# ...\n") || yaml.Unmarshal([]byte(example), &record) != nil || record == nil {
+		return nil
+	}
+	return []any{record}
 }
 
 func (d document) describeFields(s *huma.Schema, fields []reference.Field) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/reference"
 )
 
@@ -22,6 +23,7 @@ type schema struct {
 	AdditionalProperties *schema            `json:"additionalProperties"`
 	Enum                 []string           `json:"enum"`
 	Default              any                `json:"default"`
+	Examples             []json.RawMessage  `json:"examples"`
 	AnyOf                []*schema          `json:"anyOf"`
 	OneOf                []*schema          `json:"oneOf"`
 	Discriminator        struct {
@@ -129,6 +131,26 @@ func TestOpenAPIHasTheReference(t *testing.T) {
 	}
 	if values < 100 || defaults < 20 {
 		t.Errorf("the reference has %d values and %d defaults; is it the right one?", values, defaults)
+	}
+}
+
+// The schemas of kinds have examples, which heads accept.
+func TestOpenAPIHasExamples(t *testing.T) {
+	t.Parallel()
+	all, n := publishedSchemas(t), 0
+	for _, k := range trivet.Kinds {
+		for _, example := range all[string(k.Kind)].Examples {
+			n++
+			r := k.New()
+			if err := apitypes.DecodeStrict(example, r); err != nil {
+				t.Errorf("%s: %v", k.Kind, err)
+			} else if err := r.Validate(); err != nil {
+				t.Errorf("%s: %v", k.Kind, err)
+			}
+		}
+	}
+	if n < 5 {
+		t.Errorf("%d kinds have an example", n)
 	}
 }
 

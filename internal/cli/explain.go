@@ -15,9 +15,10 @@ func (a *app) explain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [PATH]",
 		Short: "Describe the fields of records and the arguments of actions",
-		Long: "Describe the fields of records and the arguments of actions: their types, which are required, the\n" +
-			"values that they may have, and what they mean. A path begins with a kind, by any of its names, or\n" +
-			"with action. Without a path, what can be explained is listed. No cluster is needed.",
+		Long: "Describe the fields of records and the arguments of actions: their types, which are required, their\n" +
+			"defaults, the values that they may have, what they mean, and a short example. A path begins with a\n" +
+			"kind, by any of its names, or with action. Without a path, what can be explained is listed. No cluster\n" +
+			"is needed. Examples are parts of records, shortened by # ..., from docs/examples.",
 		Example: "  trivet explain machine.spec.bmc\n" +
 			"  trivet explain action.image\n" +
 			"  trivet explain template --recursive\n" +
@@ -81,6 +82,12 @@ func (a *app) printField(path string, f reference.Field) error {
 		fmt.Fprintf(&b, "  %s (%s)\n", below.Name, traits(below))
 		b.WriteString(wrapped(below.Description, "    ", width))
 		b.WriteString(wrapped(oneOf(below.Values), "    ", width))
+	}
+	if f.Example != "" {
+		b.WriteString("\n  Example:\n")
+		for line := range strings.Lines(f.Example) {
+			b.WriteString("    " + line)
+		}
 	}
 	_, err := io.WriteString(a.Out, b.String())
 	return err

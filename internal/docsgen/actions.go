@@ -7,10 +7,11 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/actionspec"
+	"github.com/trivet-project/trivet/internal/reference"
 )
 
-// actions writes the page of all built-in actions.
-func actions() string {
+// actions writes the page of all built-in actions. examples are those of paths.
+func actions(examples map[string]string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Actions\n\nThe built-in actions of a template, in the order of an "+
 		"ordinary install. `use` names one,\n`with` has its arguments: they are checked when the template is "+
@@ -24,10 +25,13 @@ func actions() string {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", a.Name, text(a.Description))
 		if len(a.Args) == 0 {
 			b.WriteString("\nIt has no arguments.\n")
-			continue
+		} else {
+			b.WriteString("\n| Argument | Type | Default | Description |\n|---|---|---|---|\n")
+			arguments(&b, "", a.Args)
 		}
-		b.WriteString("\n| Argument | Type | Default | Description |\n|---|---|---|---|\n")
-		arguments(&b, "", a.Args)
+		if text := examples[reference.ActionTopic+"."+a.Name]; text != "" {
+			fmt.Fprintf(&b, "\n```yaml\n%s```\n", text)
+		}
 	}
 	b.WriteString(hints())
 	return b.String()

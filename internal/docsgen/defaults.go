@@ -8,8 +8,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// orDefault ends the names of the methods that return a field, or what holds where it is empty: LeaseOrDefault of Lease.
-// All code that reads such a field uses them, so that no comment has to repeat a default.
+// orDefault ends the names of the methods that return a field, or what holds where it is empty: LeaseOrDefault of
+// Lease. All code that reads such a field uses them, so that no comment has to repeat a default.
 const orDefault = "OrDefault"
 
 // defaultOf returns the default of a field of a struct; empty: it has none.

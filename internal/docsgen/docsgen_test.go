@@ -7,12 +7,21 @@ import (
 
 const root = "../.."
 
+func examples(t *testing.T) []*example {
+	t.Helper()
+	all, err := readExamples(root + "/" + examplesDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func TestReferenceRecords(t *testing.T) {
 	src, err := parsePackage(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := records(src)
+	page := records(src, examples(t))
 	for _, name := range boundName.FindAllStringSubmatch(page, -1) {
 		if _, isConstant := src.bounds[name[1]]; isConstant {
 			t.Errorf("records.md names the constant %s, whose value docsgen cannot compute", name[1])
@@ -27,7 +36,7 @@ func TestReferenceExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := explained(src)
+	content, err := explained(src, examples(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +52,11 @@ func TestReferenceMetrics(t *testing.T) {
 }
 
 func TestReferenceActions(t *testing.T) {
-	Check(t, root+"/docs/reference/actions.md", actions())
+	src, err := parsePackage(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Check(t, root+"/docs/reference/actions.md", actions(cutExamples(withRules(document(src)), examples(t))))
 }
 
 func TestReferenceEvents(t *testing.T) {
@@ -64,7 +77,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(records(src)) {
+	for line := range strings.Lines(records(src, nil)) {
 		if field, ok := strings.CutSuffix(line, "|  |\n"); ok && strings.HasPrefix(line, "| `") {
 			t.Errorf("no comment on %s", field)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // records writes the page of all kinds of record.
-func records(src *source) string {
+func records(src *source, examples []*example) string {
 	var b strings.Builder
 	b.WriteString("# Records\n\nEvery record of the store: YAML for people, JSON on the wire. " +
 		"`spec` is written by people, `status` by\nTrivet. A kind that is read-only is written by Trivet alone. The " +
@@ -30,10 +30,23 @@ func records(src *source) string {
 		for _, part := range k.Fields {
 			below += rows(part.Name+".", part.Fields)
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s", k.Name, escape(k.Description), table(below))
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s%s", k.Name, escape(k.Description), exampleLinks(filesOf(examples, k.Name)),
+			table(below))
 	}
 	b.WriteString(bootSteps(src))
 	return b.String()
+}
+
+// exampleLinks links to example files.
+func exampleLinks(files []string) string {
+	var links []string
+	for _, f := range files {
+		links = append(links, fmt.Sprintf("[%s](../examples/%s)", f, f))
+	}
+	if len(links) == 0 {
+		return ""
+	}
+	return "Examples: " + strings.Join(links, ", ") + ".\n\n"
 }
 
 // writer is the lowest role that writes a kind's records.

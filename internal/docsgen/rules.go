@@ -31,12 +31,14 @@ func withRules(d reference.Document) reference.Document {
 }
 
 // explained is the content of internal/reference/records.json.
-func explained(src *source) (string, error) {
+func explained(src *source, examples []*example) (string, error) {
+	doc := withRules(document(src))
+	doc.Examples = cutExamples(doc, examples)
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetIndent("", " ")
 	enc.SetEscapeHTML(false)
-	err := enc.Encode(withRules(document(src)))
+	err := enc.Encode(doc)
 	return b.String(), err
 }
 

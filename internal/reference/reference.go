@@ -6,6 +6,7 @@ package reference
 import (
 	_ "embed"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,6 +21,9 @@ type Document struct {
 	// Types are the other types of the API, by the names of their Go types; with their fields, and without what is
 	// below these, where no record has them.
 	Types []Field `json:"types"`
+	// Examples are records of YAML, or the parts of them that show what a path is, by paths as Lookup returns them. They
+	// are cut from docs/examples.
+	Examples map[string]string `json:"examples"`
 }
 
 // Field describes a record, a field of it, an action or an argument.
@@ -29,8 +33,9 @@ type Field struct {
 	Required    bool    `json:"required,omitempty"`
 	Default     string  `json:"default,omitempty"`
 	Description string  `json:"description,omitempty"`
-	Values      []Value `json:"values,omitempty"` // all that it may have; none: any of the type
-	Fields      []Field `json:"fields,omitempty"` // below it: of an object, or of each element
+	Example     string  `json:"example,omitempty"` // the shortest one that has it, in a record of YAML
+	Values      []Value `json:"values,omitempty"`  // all that it may have; none: any of the type
+	Fields      []Field `json:"fields,omitempty"`  // below it: of an object, or of each element
 }
 
 // Value is a text that a field may have.
@@ -60,9 +65,19 @@ const ActionTopic = "action"
 func Topics() []Field {
 	var all []Field
 	for _, k := range records().Kinds {
-		all = append(all, kind(k))
+		all = append(all, withExamples(kind(k), ""))
 	}
-	return append(all, Actions())
+	return append(all, withExamples(Actions(), ""))
+}
+
+// withExamples returns a copy of a field with the examples of its path, and those of what is below it.
+func withExamples(f Field, above string) Field {
+	path := strings.TrimPrefix(above+"."+f.Name, ".")
+	f.Example, f.Fields = records().Examples[path], slices.Clone(f.Fields)
+	for i := range f.Fields {
+		f.Fields[i] = withExamples(f.Fields[i], path)
+	}
+	return f
 }
 
 // kind adds the fields of every record to those of a kind.
