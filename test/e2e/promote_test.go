@@ -97,7 +97,7 @@ func (p *promoted) promote() {
 	}
 	p.address = p.box.address()
 	p.Log(p.trivet("why", "m7"))
-	p.box.mustPrint(`m7 login:`)
+	p.box.mustPrint(`Cloud-init v\. \S+ finished`) // what follows on the console is of the next boot
 }
 
 // mustServe checks the new head as its members, operators and machines see it.
@@ -180,8 +180,7 @@ func (p *promoted) losePower() {
 	p.since = time.Now()
 	p.box.powerOn()
 	p.box.mustPrint(`Station IP address is ` + regexp.QuoteMeta(p.address))
-	p.box.mustPrint(`m7 login:`)
-	p.stage("power-on to login")
+	p.stage("power-on to its own address, by the first head alone")
 }
 
 func (p *promoted) demote() {
