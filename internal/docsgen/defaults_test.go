@@ -102,9 +102,9 @@ func checkDefault(t *testing.T, at string, in reflect.Type, field reflect.Struct
 }
 
 var (
-	inProse = regexp.MustCompile("(?i)\\bdefaults?\\b")
+	inProse = regexp.MustCompile(`(?i)\bdefaults?\b`)
 	// noDefaults are other things of that name.
-	noDefaults = regexp.MustCompile("(?i)default (router?|project)\\b")
+	noDefaults = regexp.MustCompile(`(?i)default (router?|project)\b`)
 )
 
 // mayMention are fields whose comments have the word nevertheless.
