@@ -67,7 +67,7 @@ func codeBlocks(t *testing.T) map[string][]string {
 func sources(t *testing.T, file, registration string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	for _, part := range []string{"client", "cmd", "internal", "docs/reference"} {
+	for _, part := range []string{"client", "cmd", "internal", "docs/reference", "docs/examples"} {
 		if err := os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join(root, part))); err != nil {
 			t.Fatal(err)
 		}
