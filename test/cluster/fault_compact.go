@@ -22,7 +22,7 @@ var compaction = kind{name: "compaction", begin: func(ctx context.Context, t *tr
 		return "", nil, err
 	}
 	secrets := client.Of[trivet.Secret](t.load.sdk)
-	if err := t.load.make(ctx, &trivet.Secret{Meta: meta(ballastName)}); err != nil {
+	if err := t.load.make(ctx, newBallast(ballastName)); err != nil {
 		return "", nil, err
 	}
 	within, cancel := context.WithTimeout(ctx, 4*healTimeout)
@@ -58,6 +58,11 @@ const (
 	compactionQuota = 128 << 20
 	ballastPercent  = 72
 )
+
+// newBallast is the record that gets ballast.
+func newBallast(name string) *trivet.Secret {
+	return &trivet.Secret{Meta: meta(name), Spec: trivet.SecretSpec{Data: map[string]string{"k0": "empty"}}}
+}
 
 // ballast is a patch with parts of 8 KiB of content that does not compress.
 func ballast(parts int) []byte {

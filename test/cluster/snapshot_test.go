@@ -75,7 +75,7 @@ func (s *site) fillStore(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() error {
 			name := fmt.Sprint(ballastName, i)
-			if _, err := secrets.Create(ctx, &trivet.Secret{Meta: meta(name)}); err != nil {
+			if _, err := secrets.Create(ctx, newBallast(name)); err != nil {
 				return err
 			}
 			for range 800 {
