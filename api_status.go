@@ -45,6 +45,8 @@ type StatusFacts struct {
 	Upgrade string `json:"upgrade,omitempty"`
 	// Platforms are those that do not have the program of the last upgrade, and why.
 	Platforms []PlatformFacts `json:"platforms,omitempty"`
+	// NoPlatform: the site has no platform, so that machines have nothing to boot that would install them.
+	NoPlatform bool `json:"noPlatform,omitempty"`
 	Heads     []HeadFacts     `json:"heads"` // without those that were removed
 	Networks  []NetworkFacts  `json:"networks,omitempty"`
 	// Machines and Provisions are their numbers by state.

@@ -21,7 +21,9 @@ func (s *Source) site(view trivet.Cluster) trivet.StatusFacts {
 	if u, err := s.Tables.Upgrades.GetShared(trivet.UpgradeName); err == nil && u.InProgress() {
 		f.Upgrade = fmt.Sprintf("%s, %s", u.Spec.Version, cmp.Or(u.Status.Reason, string(u.Status.Phase)))
 	}
+	f.NoPlatform = true
 	for p := range s.Tables.Platforms.AllShared() {
+		f.NoPlatform = false
 		if problem := p.UpgradeProblem(); problem != "" {
 			f.Platforms = append(f.Platforms, trivet.PlatformFacts{Name: p.Name, Reason: problem})
 		}

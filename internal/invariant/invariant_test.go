@@ -242,6 +242,11 @@ func TestInvariants(t *testing.T) {
 		{"a provision waits", func(f *trivet.StatusFacts) {
 			f.OldestPending = &trivet.PendingFacts{Name: "p1", For: trivet.Duration(7 * time.Hour), Reason: "no machine"}
 		}, []string{"warning provisions: provision p1 waits for a machine, for 7 hours: no machine | trivet describe"}},
+		{"no platform, and nothing to install", func(f *trivet.StatusFacts) { f.NoPlatform = true }, nil},
+		{"no platform", func(f *trivet.StatusFacts) {
+			f.NoPlatform, f.Provisions = true, map[string]int{"pending": 1, "running": 2}
+		}, []string{"warning provisions: 3 provisions: there is no platform, so that no machine boots the installer | " +
+			"trivet platform build"}},
 		{"a provision waits for a moment", func(f *trivet.StatusFacts) {
 			f.OldestPending = &trivet.PendingFacts{Name: "p1", For: trivet.Duration(time.Hour)}
 		}, nil},

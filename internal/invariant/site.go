@@ -116,6 +116,11 @@ func provisions(f *trivet.StatusFacts, r *result) {
 		r.warn(pageDecide, "%s %s frozen by a recovery: nothing is done for %s", count(n, "provision"), has(n, "is", "are"),
 			has(n, "it", "them"))
 	}
+	atWork := f.Provisions[string(trivet.ProvisionPending)] + f.Provisions[string(trivet.ProvisionRunning)]
+	if f.NoPlatform && atWork > 0 {
+		r.warn("build one, and import it: trivet platform build --out DIR; trivet platform import DIR --name NAME",
+			"%s: there is no platform, so that no machine boots the installer", count(atWork, "provision"))
+	}
 	if p := f.OldestPending; p != nil {
 		text := fmt.Sprintf("provision %s waits for a machine, for %s%s", p.Name, age(p.For.D()), because(p.Reason))
 		if p.For.D() > maxPending {
