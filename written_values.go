@@ -101,9 +101,6 @@ const (
 )
 
 func (s *Secret) validateWritten(p *problems) {
-	if len(s.Spec.Data) == 0 {
-		p.add("spec.data", "is missing; write the values by their keys, as data: {user: NAME, password: VALUE}")
-	}
 	for _, key := range []string{SecretUser, SecretPassword} {
 		if value := s.Spec.Data[key]; strings.ContainsFunc(value, unicode.IsControl) { // the value is in no message
 			p.add("spec.data."+key, "has a line break or another control character; write it without, as one text in quotes")

@@ -45,6 +45,11 @@ func (a *app) warn(ctx context.Context, d *doubts, m *manifest, done applied) {
 		found, err = d.ofProvision(ctx, r)
 	case *trivet.Template:
 		found, err = d.ofTemplate(ctx, r)
+	case *trivet.Secret:
+		if len(r.Spec.Data) == 0 { // another tool may write the values
+			found = append(found, &trivet.FieldError{Field: "spec.data", Problem: "is missing: what uses secret " + r.Name +
+				" finds no value; write the values by their keys, as data: {user: NAME, password: VALUE}"})
+		}
 	}
 	if m.has("status") && done.verb == "created" {
 		found = append(found, &trivet.FieldError{Field: "status", Problem: "is written by Trivet only: the new record does " +
