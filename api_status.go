@@ -46,9 +46,9 @@ type StatusFacts struct {
 	// Platforms are those that do not have the program of the last upgrade, and why.
 	Platforms []PlatformFacts `json:"platforms,omitempty"`
 	// NoPlatform: the site has no platform, so that machines have nothing to boot that would install them.
-	NoPlatform bool `json:"noPlatform,omitempty"`
-	Heads     []HeadFacts     `json:"heads"` // without those that were removed
-	Networks  []NetworkFacts  `json:"networks,omitempty"`
+	NoPlatform bool           `json:"noPlatform,omitempty"`
+	Heads      []HeadFacts    `json:"heads"` // without those that were removed
+	Networks   []NetworkFacts `json:"networks,omitempty"`
 	// Machines and Provisions are their numbers by state.
 	Machines      map[string]int  `json:"machines,omitempty"`
 	Provisions    map[string]int  `json:"provisions,omitempty"`    // their numbers by state
