@@ -6,7 +6,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 GO      ?= go
 BIN     := bin/trivet
 UNIT     = $(shell $(GO) list ./... | grep -v /test/)
-WHOLE    = ./test/heads $(shell $(GO) list ./test/... | grep -vE '/test/(cluster|e2e)')
+WHOLE    = $(shell $(GO) list ./test/... | grep -vE '/test/(cluster|e2e)')
 GOTEST   = TRIVET=$(CURDIR)/$(BIN) bin/gotest
 DURATION ?= 20m
 MACHINES ?= 100000
@@ -20,13 +20,14 @@ export CGO_ENABLED := 0
 export GOFLAGS := $(GOFLAGS) -trimpath
 RACE := CGO_ENABLED=1 -race
 
-# The groups of tests: one run of go test each. Packages of the third group own their addresses and namespaces, and wait
-# for most of the time; those that take longest begin first. SCAN names the tests that only read the sources: the race
-# detector has nothing to find there, and makes them slower. No group vets what it compiles: make lint has done it.
+# The groups of tests: one run of go test each. Packages of the third group own their addresses and namespaces. SCAN
+# names the tests that only read the sources: the race detector has nothing to find there, and makes them slower. No group
+# vets what it compiles: make lint has done it.
 SCAN   = '^(TestDefaultsAreNotBypassed|TestScans|TestTransactions|TestVocabulary)$$'
 SCANS  = -- -vet=off -timeout 10m -run $(SCAN) .
 UNITS  = -- $(RACE) -vet=off -timeout 30m -p 3 -parallel 4 -skip $(SCAN) $(UNIT)
-WHOLES = -- -vet=off -timeout 60m -p 3 -parallel 4
+WHOLES = -- -vet=off -timeout 60m -p 2 -parallel 4 $(WHOLE)
+FAULTS = -- -vet=off -timeout 60m ./test/cluster
 REAL   = -- -vet=off -timeout 60m -parallel 2 ./test/e2e/...
 
 .PHONY: help build image demo deb release test terraform check lint bench e2e dashboards chaos profile soak scale vuln deps clean
@@ -75,7 +76,7 @@ check: lint bin/gotest ## quick: lint and unit tests, under two minutes
 	$(GOTEST) -- -short -timeout 5m -p 4 -parallel 8 $(UNIT)
 
 test: deps build lint bin/gotest bin/versitygw bin/cyclonedx-gomod ## everything a change must pass: unit tests with -race, heads, faults, real machines
-	$(GOTEST) $(SCANS) $(UNITS) $(WHOLES) ./test/cluster $(WHOLE) $(REAL)
+	$(GOTEST) $(SCANS) $(UNITS) $(WHOLES) $(FAULTS) $(REAL)
 	$(MAKE) terraform
 
 terraform: build ## the Terraform provider, against real heads; TOFU=/path/to/tofu also by OpenTofu
@@ -85,7 +86,7 @@ soak: export GOFLAGS += -count=1
 soak: deps build lint bin/gotest bin/versitygw bin/cyclonedx-gomod ## before a release: all tests, long faults, each firmware, chaos; adds to docs/soak.md
 	TRIVET_SOAK=1 CHAOS_DURATION=$(DURATION) CHAOS_RECORD=$(CURDIR)/docs/chaos.md \
 		PROFILE_RECORD=$(CURDIR)/docs/profile.md \
-		$(GOTEST) -record docs/soak.md $(SCANS) $(UNITS) $(WHOLES) $(WHOLE) -- -vet=off -timeout 0 ./test/cluster $(REAL)
+		$(GOTEST) -record docs/soak.md $(SCANS) $(UNITS) $(WHOLES) -- -vet=off -timeout 0 ./test/cluster $(REAL)
 
 e2e: deps build ## real firmware in QEMU only: power on to running OS
 	TRIVET=$(CURDIR)/$(BIN) $(GO) test -timeout 60m -count 1 -v -parallel 2 ./test/e2e/...

@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -147,6 +148,13 @@ func (r *run) read(from io.Reader) error {
 		case "output", "build-output":
 			outputs[id].WriteString(e.Output)
 		case "pass", "fail", "skip", "build-fail":
+			if e.Action == "fail" && e.Test == "" { // also of tests that had not ended, such as one that hung
+				for _, test := range slices.Sorted(maps.Keys(outputs)) {
+					if strings.HasPrefix(test, name+" ") && test != id {
+						fmt.Print(outputs[test])
+					}
+				}
+			}
 			r.ended(e, packages[name], outputs[id].String())
 			delete(outputs, id)
 		}

@@ -44,6 +44,7 @@ func (h *head) label() string {
 func TestSlowDisk(t *testing.T) {
 	disk := faultfs.New(t)
 	h := newHeadOn(t, disk.Dir())
+	t.Cleanup(func() { disk.Set(faultfs.Faults{}) }) // before the head is stopped: no process ends in a sync
 	disk.Set(faultfs.Faults{SyncDelay: 300 * time.Millisecond})
 	h.mustServe()
 	if err := h.tryLabel("slow"); err != nil || h.label() != "slow" {
