@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
@@ -59,7 +60,8 @@ func (t *transition) notePowerChanged(was string) {
 		return
 	}
 	e := workflow.Event{Reason: trivet.ReasonPowerChanged,
-		Message: fmt.Sprintf("the BMC reports the machine %s; it was %s, and no power request has changed that", st.Power, was)}
+		Message: fmt.Sprintf("the BMC reports the machine %s; it was %s, and no power request has changed that", st.Power,
+			was)}
 	switch workflow.StateOf(st) {
 	case trivet.MachineActive, trivet.MachineProvisioning:
 		e.Warning = st.Power == trivet.PowerOff
@@ -87,21 +89,11 @@ func observeError(st *trivet.MachineStatus, prefix, text string, now time.Time) 
 	text = strings.ToValidUTF8(text[:min(len(text), maxPowerError)], "")
 	next := &trivet.PowerError{Cause: prefix + text, Since: now}
 	if was := st.PowerError; was != nil {
-		if strings.HasPrefix(was.Cause, prefix) && withoutDigits(was.Cause) == withoutDigits(next.Cause) {
+		if strings.HasPrefix(was.Cause, prefix) && reconcile.WithoutNumbers(was.Cause) == reconcile.WithoutNumbers(next.Cause) {
 			return false
 		}
 		next.Since = was.Since
 	}
 	st.PowerError = next
 	return true
-}
-
-// withoutDigits returns what two errors with one cause have in common.
-func withoutDigits(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
-		}
-		return r
-	}, text)
 }

@@ -185,7 +185,8 @@ func (q *Queue) work(ctx context.Context, name string, log *slog.Logger, do Work
 // isNews reports whether a key has failed otherwise than the last time. Numbers differ from one attempt to the next:
 // ports, times and request IDs.
 func (q *Queue) isNews(key string, err error) bool {
-	text := withoutNumbers(err.Error())
+	text := err.Error()
+	text = WithoutNumbers(text[:min(len(text), maxLogged)])
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	last, failed := q.logged[key]
@@ -205,13 +206,14 @@ func (q *Queue) recovered(key string) bool {
 // maxLogged bounds the text of an error that is compared.
 const maxLogged = 512
 
-func withoutNumbers(text string) string {
+// WithoutNumbers returns what the texts of errors with one cause have in common, which differ in ports, times and IDs.
+func WithoutNumbers(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
 			return -1
 		}
 		return r
-	}, text[:min(len(text), maxLogged)])
+	}, text)
 }
 
 // get waits for a key.
