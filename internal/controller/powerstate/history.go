@@ -34,15 +34,15 @@ type history struct {
 	seen  string    // the state that it reported once, and that the record does not have
 }
 
-// due returns for how long a machine's BMC is not read, and whether it failed the last time. The first reads of machines
-// that are not new are spread over time.
+// due returns for how long a machine's BMC is not read, and whether it failed the last time. The first reads of
+// machines that are not new are spread over time.
 func (c *Controller) due(m *trivet.Machine) (wait time.Duration, failed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.reads[m.Name]
 	if h == nil || h.bmc != *m.Spec.BMC {
 		first := time.Now()
-		spread := min(c.period(), time.Duration(c.count.Load())*time.Second/startRate)
+		spread := min(c.period(), time.Duration(c.machines())*time.Second/startRate)
 		if h == nil && time.Since(m.Created) > minPeriod && spread > 0 {
 			first = first.Add(rand.N(spread))
 		}
@@ -103,8 +103,18 @@ func (c *Controller) forget(name string) {
 }
 
 // period returns the time between two reads of one BMC.
-func (c *Controller) period() time.Duration {
-	return max(minPeriod, time.Duration(c.count.Load())*time.Second/rate)
+func (c *Controller) period() time.Duration { return periodOf(c.machines()) }
+
+func periodOf(machines int) time.Duration {
+	return max(minPeriod, time.Duration(machines)*time.Second/rate)
+}
+
+// machines returns the number of machines, which is kept with their changes.
+func (c *Controller) machines() (n int) {
+	for _, inState := range c.Tables.CountMachines() {
+		n += inState
+	}
+	return n
 }
 
 // jitter returns about d: a tenth less or more.

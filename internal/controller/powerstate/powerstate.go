@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -46,7 +45,6 @@ type Config struct {
 // machine reads its BMC. Two heads that both take themselves for the first read it twice, which changes nothing.
 type Controller struct {
 	Config
-	count   atomic.Int64  // about how many machines there are
 	retries chan struct{} // a slot for each BMC that is read after it failed
 	mu      sync.Mutex
 	reads   map[string]*history           // guarded by mu; by machine
@@ -70,9 +68,7 @@ func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 
 // Keys implements [reconcile.Controller].
 func (c *Controller) Keys() []string {
-	names := c.Tables.Machines.Names()
-	c.count.Store(int64(len(names)))
-	return names
+	return c.Tables.Machines.Names()
 }
 
 // isFree reports whether a machine has a BMC that no command is to use. A command records the state itself.
@@ -86,11 +82,6 @@ func (c *Controller) Affected(e *store.Event) []string {
 		c.endReading(e.Name)
 	}
 	was, _ := e.Old().(*trivet.Machine)
-	if was == nil {
-		c.count.Add(1)
-	} else if !ok {
-		c.count.Add(-1)
-	}
 	switch {
 	case !ok || was == nil || was.UID != is.UID || !sameBMC(was.Spec.BMC, is.Spec.BMC):
 		return []string{e.Name}

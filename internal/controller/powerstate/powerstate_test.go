@@ -292,16 +292,15 @@ func TestAffected(t *testing.T) {
 			got += fmt.Sprint(len(c.Affected(e)))
 		}
 	}
-	if n := c.count.Load(); got != "100101" || n != 1 {
+	if n := c.machines(); got != "100101" || n != 1 {
 		t.Errorf("the changes queue it %s; want 100101; %d machines", got, n)
 	}
 	s.write(func(tx *store.Tx) error { return s.Machines.In(tx).Delete("m") })
 	events, err := watch.Next(t.Context())
-	if err != nil || len(events) != 1 || len(c.Affected(events[0])) != 1 || c.count.Load() != 0 {
-		t.Errorf("after it was deleted: %d events, %v, %d machines", len(events), err, c.count.Load())
+	if err != nil || len(events) != 1 || len(c.Affected(events[0])) != 1 || c.machines() != 0 {
+		t.Errorf("after it was deleted: %d events, %v, %d machines", len(events), err, c.machines())
 	}
-	c.count.Store(100_000)
-	if p := c.period(); p != 2000*time.Second {
+	if p := periodOf(100_000); p != 2000*time.Second {
 		t.Errorf("the BMC of each of 100,000 machines is read in %s", p)
 	}
 }
