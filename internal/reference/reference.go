@@ -61,14 +61,16 @@ var records = sync.OnceValue(Read)
 // ActionTopic is what paths of actions begin with: "action.image.grow".
 const ActionTopic = "action"
 
-// Topics returns what is described: a field for each kind, named as in a path, and one for all actions.
-func Topics() []Field {
-	var all []Field
+// Topics returns what is described: a field for each kind, named as in a path, and one for all actions. The list is
+// shared.
+func Topics() []Field { return topics() }
+
+var topics = sync.OnceValue(func() (all []Field) {
 	for _, k := range records().Kinds {
 		all = append(all, withExamples(kind(k), ""))
 	}
 	return append(all, withExamples(Actions(), ""))
-}
+})
 
 // withExamples returns a copy of a field with the examples of its path, and those of what is below it.
 func withExamples(f Field, above string) Field {
