@@ -68,11 +68,7 @@ func (s *UpgradeSpec) ProgramFor(arch string) (BlobRef, bool) {
 	return s.Programs[i].Blob, true
 }
 
-// Soak returns how long the first full head must be well before the next one gets the program, and in the same way a
-// platform before the next one.
-func (u *Upgrade) Soak() time.Duration { return u.Spec.SoakOrDefault().D() }
-
-// SoakOrDefault returns Soak, or its default.
+// SoakOrDefault returns Soak, or its default. A platform must be well for as long before the next one.
 func (s *UpgradeSpec) SoakOrDefault() Duration { return cmp.Or(s.Soak, DefaultSoak) }
 
 // UpgradePhase is the phase of an upgrade.

@@ -66,7 +66,7 @@ func (l *Leases) Bind(ctx context.Context, r *Request, a netip.Addr) (time.Durat
 	case !ipam.Fits(r.Network.Record, r.use(), a) || l.reserved(r, a):
 		return 0, fmt.Errorf("%w: it is not free in the ranges of network %s", ErrRefused, r.Network.Record.Name)
 	}
-	if r.Machine == nil && !l.limits.allow(r.Network.Record.Name, r.Port, r.Network.newClients(), time.Now()) {
+	if r.Machine == nil && !l.limits.allow(r.Network.Record.Name, r.Port, r.Network.Record.Spec.NewClientsOrDefault(), time.Now()) {
 		return 0, errLimited
 	}
 	if err := l.waitAndWrite(ctx, r, a); err != nil {
@@ -172,8 +172,8 @@ func (l *Leases) nameOwner(tx *store.Tx, record *trivet.Address) error {
 	return nil
 }
 
-// another returns the address that a port owns already and keeps, where it would get a further one: the head that offered
-// this one did not know yet what another head assigned. The commit compares that.
+// another returns the address that a port owns already and keeps, where it would get a further one: the head that
+// offered this one did not know yet what another head assigned. The commit compares that.
 func (l *Leases) another(tx *store.Tx, r *Request, a netip.Addr, record *trivet.Address,
 	heads headAddresses) string {
 	if record.Spec.MAC == r.MAC || !r.owns(a) || r.fixed() == a {
@@ -181,7 +181,7 @@ func (l *Leases) another(tx *store.Tx, r *Request, a netip.Addr, record *trivet.
 	}
 	for _, has := range l.Addresses.In(tx).ListBy(state.ByOwned, r.MAC) {
 		other, ok := r.keeps(has)
-		if ok && !heads.reserve(r, other) && other != l.Shared && len(l.Machines.In(tx).ListBy(state.ByAddress, has.Name)) == 0 {
+		if ok && !l.isOtherHead(r, other, heads) && len(l.Machines.In(tx).ListBy(state.ByAddress, has.Name)) == 0 {
 			return has.Name
 		}
 	}

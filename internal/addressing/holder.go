@@ -84,7 +84,7 @@ func (l *Leases) checkFixed(r *Request, a netip.Addr) error {
 
 // reserved reports whether an address of a range must not be assigned: it is fixed for a machine, or a head's.
 func (l *Leases) reserved(r *Request, a netip.Addr) bool {
-	return l.heads.Get().reserve(r, a) || a == l.Shared || a == r.Server ||
+	return l.isOtherHead(r, a, l.heads.Get()) || a == r.Server ||
 		first(l.Machines.SharedBy(state.ByAddress, a.String())) != nil
 }
 
@@ -97,11 +97,11 @@ func (l *Leases) Serves(a netip.Addr) bool {
 // empty: it runs on none.
 type headAddresses map[netip.Addr]string
 
-// reserve reports whether an address is that of a head on another host than the machine that asks. A machine that is a
-// head gets its own address whenever it boots, also while there is no quorum without it.
-func (h headAddresses) reserve(r *Request, a netip.Addr) bool {
-	machine, head := h[a]
-	return head && (machine == "" || r.Machine == nil || r.Machine.UID != machine)
+// isOtherHead reports whether an address is the shared one, or that of a head on another host than the machine that
+// asks. A machine that is a head gets its own address whenever it boots, also while there is no quorum without it.
+func (l *Leases) isOtherHead(r *Request, a netip.Addr, heads headAddresses) bool {
+	machine, isHead := heads[a]
+	return a == l.Shared || isHead && (machine == "" || r.Machine == nil || r.Machine.UID != machine)
 }
 
 func newHeadAddresses(records []*trivet.Head) headAddresses {

@@ -55,9 +55,6 @@ func (l *Leases) Network(a netip.Addr) *Network {
 	return nil
 }
 
-// newClients returns how many unknown ports may get an address per second.
-func (n *Network) newClients() int { return n.Record.Spec.NewClientsOrDefault() }
-
 // fullFor is how long a network that was found full is not searched again.
 const fullFor = 2 * time.Second
 

@@ -84,9 +84,7 @@ func (d *doubts) find(what string, request func() (bool, error)) (bool, error) {
 	}
 	exists, err := request()
 	d.exists[what] = exists || err != nil
-	if errors.Is(err, trivet.ErrForbidden) || errors.Is(err, trivet.ErrNotFound) { // an older head lacks the kind
-		err = nil
-	}
+	_, err = readable(exists, err) // an older head lacks the kind
 	return d.exists[what], err
 }
 
@@ -114,8 +112,8 @@ func (d *doubts) ofMachine(ctx context.Context, m *trivet.Machine) ([]*trivet.Fi
 	if err != nil || served { // where there are networks, the head has compared the address with them
 		return nil, err
 	}
-	return []*trivet.FieldError{{Field: fmt.Sprintf("spec.nics[%d].address", i), Problem: "is in no network, as there is " +
-		"none; apply a Network whose spec.cidr contains it"}}, nil
+	return []*trivet.FieldError{{Field: fmt.Sprintf("spec.nics[%d].address", i), Problem: "is in no network, as there " +
+		"is none; apply a Network whose spec.cidr contains it"}}, nil
 }
 
 func (d *doubts) ofProvision(ctx context.Context, p *trivet.Provision) ([]*trivet.FieldError, error) {

@@ -99,8 +99,8 @@ func waitsFor(p, other *trivet.Platform, u *trivet.Upgrade, usual string, now ti
 	switch {
 	case isSettled(other, u):
 		if f := other.Followed(); f != nil && f.Former != nil && f.Proven.IsZero() && other.Spec.Arch == p.Spec.Arch &&
-			now.Sub(f.Changed).Abs() < u.Soak() {
-			return fmt.Sprintf("waits until an agent has started with platform %s, or for %s", other.Name, u.Soak())
+			now.Sub(f.Changed).Abs() < u.Spec.SoakOrDefault().D() {
+			return fmt.Sprintf("waits until an agent has started with platform %s, or for %s", other.Name, u.Spec.SoakOrDefault().D())
 		}
 	case other.Status.Upgrade != nil && other.Status.Upgrade.Tried == u.Spec.Run: // it is tried again, and holds up no other one
 	case before(other.Name, p.Name, usual):

@@ -116,8 +116,8 @@ func (c *Controller) notWell(u *trivet.Upgrade, heads []*trivet.Head, broken []s
 	switch {
 	case len(broken) > 0:
 		return fmt.Sprintf("waits until these hold again, see trivet status: %s", strings.Join(broken, ", ")), true
-	case first != nil && !c.well(first, u.Soak()):
-		return fmt.Sprintf("waits until %s has been well with the new program for %s", first.Name, u.Soak()), false
+	case first != nil && !c.well(first, u.Spec.SoakOrDefault().D()):
+		return fmt.Sprintf("waits until %s has been well with the new program for %s", first.Name, u.Spec.SoakOrDefault().D()), false
 	}
 	return "", false
 }
