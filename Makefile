@@ -21,8 +21,8 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 RACE := CGO_ENABLED=1 -race
 
 # The groups of tests: one run of go test each. Packages of the third group own their addresses and namespaces. SCAN
-# names the tests that only read the sources: the race detector has nothing to find there, and makes them slower. No group
-# vets what it compiles: make lint has done it.
+# names the tests that only read the sources: the race detector has nothing to find there, and makes them slower. No
+# group vets what it compiles: make lint has done it.
 SCAN   = '^(TestDefaultsAreNotBypassed|TestScans|TestTransactions|TestVocabulary)$$'
 SCANS  = -- -vet=off -timeout 10m -run $(SCAN) .
 UNITS  = -- $(RACE) -vet=off -timeout 30m -p 3 -parallel 4 -skip $(SCAN) $(UNIT)

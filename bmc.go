@@ -31,8 +31,8 @@ func (b *BMC) hostPort() (host, port string) {
 }
 
 // Endpoint returns what receives the commands for the machine, in one form however the address is written, and the path
-// of its system where the address has one. A host alone is one at the default port of its protocol: IPMI and Redfish are
-// there two ways to the same BMC. A program of protocol exec distinguishes devices by all that it is given.
+// of its system where the address has one. A host alone is one at the default port of its protocol: IPMI and Redfish
+// are there two ways to the same BMC. A program of protocol exec distinguishes devices by all that it is given.
 func (b *BMC) Endpoint() (service, system string) {
 	scheme, address, isURL := strings.Cut(b.Address, "://")
 	if !isURL {

@@ -74,7 +74,8 @@ func finds(b, other *BMC) bool {
 	return slices.ContainsFunc(own, func(key string) bool { return slices.Contains(same, key) })
 }
 
-// However many machines have the systems of one Redfish service, the BMC of a further one is compared with none of them.
+// However many machines have the systems of one Redfish service, the BMC of a further one is compared with none of
+// them.
 func TestBMCsOfOneService(t *testing.T) {
 	t.Parallel()
 	at := func(system int) *BMC {

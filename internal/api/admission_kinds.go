@@ -70,8 +70,8 @@ func (h *Handler) needMachine(c *change, old, next *trivet.Provision) error {
 	}
 	err := c.needRecord("spec.machine", "Machine", name)
 	if now := h.Fleet.RenamedName(name); now != "" && errors.Is(err, trivet.ErrInvalid) {
-		return &trivet.FieldError{Field: "spec.machine", Problem: fmt.Sprintf("names machine %s; it was renamed to %s: write "+
-			"that name", name, now)}
+		return &trivet.FieldError{Field: "spec.machine", Problem: fmt.Sprintf(
+			"names machine %s; it was renamed to %s: write that name", name, now)}
 	}
 	return err
 }

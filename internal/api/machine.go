@@ -97,8 +97,8 @@ func hintOtherBMC(b *trivet.BMC, other *trivet.Machine) string {
 	return hint
 }
 
-// checkBMCSecret refuses a BMC whose secret does not exist, lacks a key, or may not be sent to its address. One that the
-// BMC had before, which is was, may lack keys.
+// checkBMCSecret refuses a BMC whose secret does not exist, lacks a key, or may not be sent to its address. One that
+// the BMC had before, which is was, may lack keys.
 func (h *Handler) checkBMCSecret(tx *store.Tx, was, b *trivet.BMC) error {
 	secret, err := h.Fleet.Secrets.In(tx).Get(trivet.Resolve("", b.Secret))
 	if errors.Is(err, trivet.ErrNotFound) {

@@ -79,13 +79,14 @@ func (h *Handler) checkAddresses(tx *store.Tx, old, next *trivet.Machine) error 
 	return h.checkInterfaces(tx, old, next)
 }
 
-// checkServed refuses a new address of a port that is in no network, where there are networks: DHCP would not assign it.
+// checkServed refuses a new address of a port that is in no network, where there are networks: DHCP would not assign
+// it.
 func (h *Handler) checkServed(old *trivet.Machine, field string, a netip.Addr) error {
 	if !a.IsValid() || hasAddress(old, a) || h.networkWith(a) != nil || !h.hasNetworks() {
 		return nil
 	}
-	return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%s is in no network (trivet get networks); write one of a "+
-		"network, or apply first a Network whose spec.cidr contains it", a)}
+	return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("%s is in no network (trivet get networks); "+
+		"write one of a network, or apply first a Network whose spec.cidr contains it", a)}
 }
 
 // hasAddress reports whether a port of the machine had an address before the change.

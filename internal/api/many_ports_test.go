@@ -9,7 +9,8 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// A machine may have many ports, each with a fixed address in a network of its own: a transaction has few reads for each.
+// A machine may have many ports, each with a fixed address in a network of its own: a transaction has few reads for
+// each.
 func TestManyPortsWithAddresses(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)

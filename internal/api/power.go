@@ -68,8 +68,8 @@ func (h *Handler) readPower(w http.ResponseWriter, r *http.Request, _ *caller) e
 	return respond(w, http.StatusOK, trivet.PowerState{Power: power})
 }
 
-// notePower records what a BMC has reported, or why it did not. The caller gets that also where it cannot be written, as
-// without a quorum.
+// notePower records what a BMC has reported, or why it did not. The caller gets that also where it cannot be written,
+// as without a quorum.
 func (h *Handler) notePower(ctx context.Context, m *trivet.Machine, power string, cause error) {
 	if ctx.Err() != nil {
 		return

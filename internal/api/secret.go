@@ -46,8 +46,8 @@ func (h *Handler) admitSecret(c *change, old, next *trivet.Secret) error {
 func needKeys(field, name string, s *trivet.SecretSpec) error {
 	for _, key := range []string{trivet.SecretUser, trivet.SecretPassword} {
 		if _, ok := s.Data[key]; !ok {
-			return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("names secret %s, which has no key %s in spec.data; a BMC "+
-				"needs the keys %s and %s", name, key, trivet.SecretUser, trivet.SecretPassword)}
+			return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("names secret %s, which has no key %s in "+
+				"spec.data; a BMC needs the keys %s and %s", name, key, trivet.SecretUser, trivet.SecretPassword)}
 		}
 	}
 	return nil

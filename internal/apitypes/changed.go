@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// ChangedFields returns the paths of the fields, below a path and of so many levels, in which two values of JSON differ.
-// A list is one field.
+// ChangedFields returns the paths of the fields, below a path and of so many levels, in which two values of JSON
+// differ. A list is one field.
 func ChangedFields(path string, was, is any, depth int) (paths []string) {
 	if reflect.DeepEqual(was, is) {
 		return nil

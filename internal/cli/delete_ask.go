@@ -75,8 +75,8 @@ func (a *app) provisionConsequences(ctx context.Context, cl *client.Client, p *t
 	mode := site.Spec.ReleaseOrDefault()
 	if p.Spec.Count != nil {
 		if *p.Spec.Count == 1 {
-			return fmt.Sprintf("provision/%s has 1 member, which is deleted, too. Its machine is released, with %s: what runs on "+
-				"it is stopped.\n", p.Name, mode), nil
+			return fmt.Sprintf("provision/%s has 1 member, which is deleted, too. Its machine is released, with %s: what "+
+				"runs on it is stopped.\n", p.Name, mode), nil
 		}
 		return fmt.Sprintf("provision/%s has %d members, which are deleted, too. Their machines are released, each with %s: "+
 			"what runs on them is stopped.\n", p.Name, *p.Spec.Count, mode), nil

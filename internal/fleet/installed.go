@@ -117,8 +117,8 @@ func (f *Fleet) cannotRun(t *transition, p *trivet.Provision, since time.Time) (
 	case t.active && !t.workflow.Status.Frozen:
 		return "its run " + t.workflow.ShortName() + " goes on", "see: trivet why " + m.Name
 	case workflow.ActedSince(t.workflow, since):
-		return "run " + t.workflow.ShortName() + " has started an action on it since the recovery, so that it is known what " +
-			"it runs", "see: trivet why " + m.Name
+		return "run " + t.workflow.ShortName() + " has started an action on it since the recovery, so that it is known " +
+			"what it runs", "see: trivet why " + m.Name
 	case f.isAgentIdle(m) && f.AgentHeard != nil && f.AgentHeard(m.Name, st.Epoch):
 		return "an agent is up in it, so it runs the installer", "let it boot what is installed, and repeat the command"
 	}

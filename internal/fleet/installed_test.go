@@ -12,8 +12,8 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// installedOutcomes is the state of a machine in every state after an operator has stated, after a recovery, that it runs
-// a provision, and what a release of that provision and its redeployment lead to then.
+// installedOutcomes is the state of a machine in every state after an operator has stated, after a recovery, that it
+// runs a provision, and what a release of that provision and its redeployment lead to then.
 const installedOutcomes = `
              installed    installed-delete  installed-redeploy
 discovered   active       releasing         claimed

@@ -106,8 +106,8 @@ func TestPowerErrorSince(t *testing.T) {
 	}
 }
 
-// A record that has changed since the BMC was read stays as it is: a command may have been carried out. So does one that
-// has a power request.
+// A record that has changed since the BMC was read stays as it is: a command may have been carried out. So does one
+// that has a power request.
 func TestObservedTooLate(t *testing.T) {
 	r := newRack(t).at(trivet.CurrentRelease)
 	m := r.newMachine(1)

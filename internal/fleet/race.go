@@ -13,18 +13,18 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// Two machines may install a provision at the same time. The second one is claimed once, right after the first, if one is
-// free that no other provision waits for and the site's budget allows it; else the provision goes on with one machine,
-// and says why. The transaction that ends one of the two runs with success stops the other one: what its agent reports
-// later has an old epoch.
+// Two machines may install a provision at the same time. The second one is claimed once, right after the first, if one
+// is free that no other provision waits for and the site's budget allows it; else the provision goes on with one
+// machine, and says why. The transaction that ends one of the two runs with success stops the other one: what its agent
+// reports later has an old epoch.
 
 // races reports whether a machine is the second one of a provision.
 func races(p *trivet.Provision, m *trivet.Machine) bool {
 	return p.Status.Race != nil && p.Status.Race.MachineUID == m.UID
 }
 
-// race claims the second machine of a provision, or writes why there is none. It fails with ErrConflict where the chosen
-// one was claimed meanwhile.
+// race claims the second machine of a provision, or writes why there is none. It fails with ErrConflict where the
+// chosen one was claimed meanwhile.
 func (f *Fleet) race(ctx context.Context, p *trivet.Provision) error {
 	m, why := f.choose(p)
 	if m != nil {

@@ -48,8 +48,8 @@ func (r *rack) phonesHome(machine string, epoch int64) error {
 	return r.PhoneHome(r.Context(), auth.BootToken{Machine: machine, Epoch: epoch, Run: w.UID}, nil)
 }
 
-// Two machines install a provision. The first that is up serves it; the other one is stopped, its agent refused, and its
-// machine released.
+// Two machines install a provision. The first that is up serves it; the other one is stopped, its agent refused, and
+// its machine released.
 func TestRace(t *testing.T) {
 	for _, first := range []string{"p1", "p2"} {
 		r := newRace(t, unchanged)

@@ -16,8 +16,8 @@ import (
 // outcomes is the state of a machine after every command in every state. "-" means that the command was refused or
 // that there was nothing to do, "q:STATE" a quarantine with a former state. The commands are: trivet accept and
 // quarantine, a provision by selector, the machine boots the installer, the provision is deleted, all attempts of
-// the running step expire, the installed system phones home, the BMC reports that it powered the machine off, the cluster
-// is recovered from these records, and the operator continues or cancels what that has frozen.
+// the running step expire, the installed system phones home, the BMC reports that it powered the machine off, the
+// cluster is recovered from these records, and the operator continues or cancels what that has frozen.
 const outcomes = `
              accept      quarantine    claim    boot          delete       expire       phone-home  off          recover             continue      cancel
 discovered   available   q:discovered  -        -             -            -            -           -            -                   -             -

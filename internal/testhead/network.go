@@ -14,8 +14,8 @@ import (
 const insideEnv = "TRIVET_TEST_OWN_NETWORK"
 
 // OwnNetwork runs the tests of a package in another process, which has a network of its own: only the loopback
-// interface, so that what their heads send to addresses of examples reaches nothing. It is called first by TestMain, and
-// returns in that process. Users other than root are root of a user namespace there.
+// interface, so that what their heads send to addresses of examples reaches nothing. It is called first by TestMain,
+// and returns in that process. Users other than root are root of a user namespace there.
 func OwnNetwork() {
 	if os.Getenv(insideEnv) != "" {
 		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {

@@ -24,9 +24,9 @@ func (r *Run) StateInstalled(note string) {
 	r.endAs(trivet.WorkflowSucceeded)
 }
 
-// ActedSince reports whether a run, the last one of its machine, has started an action there since a recovery, which was
-// at a time. What the machine runs is known by that, unless the actions only test it. One that the recovery has frozen was
-// started before.
+// ActedSince reports whether a run, the last one of its machine, has started an action there since a recovery, which
+// was at a time. What the machine runs is known by that, unless the actions only test it. One that the recovery has
+// frozen was started before.
 func ActedSince(w *trivet.Workflow, at time.Time) bool {
 	return w != nil && !w.Status.Frozen && !w.Spec.Release.IsCheck() &&
 		slices.ContainsFunc(w.Status.Steps, func(s trivet.Step) bool {

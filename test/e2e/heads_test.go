@@ -72,8 +72,8 @@ func newCluster(t *testing.T, name string, heads int) *cluster {
 	return c
 }
 
-// keepCredential gives the operator a credential of its own: that of the first head is lost with it, and revoked when it
-// is replaced.
+// keepCredential gives the operator a credential of its own: that of the first head is lost with it, and revoked when
+// it is replaced.
 func (c *cluster) keepCredential() {
 	c.Helper()
 	file := testhead.AdminFile(c.path("data"))

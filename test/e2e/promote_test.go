@@ -20,8 +20,8 @@ import (
 
 // A machine becomes a head by docs/examples/head.yaml as it is, boots from its disk, and serves: its service runs under
 // its own systemd, what is written at one head is read at the other one, and firmware gets its address and program from
-// it. After a loss of its power it netboots by the first head, which has no quorum alone, boots its disk and is a member
-// again. By trivet head demote it is wiped, and the first head is alone, and well.
+// it. After a loss of its power it netboots by the first head, which has no quorum alone, boots its disk and is a
+// member again. By trivet head demote it is wiped, and the first head is alone, and well.
 func TestSoakPromotedMachineBoots(t *testing.T) {
 	soak(t)
 	t.Parallel()

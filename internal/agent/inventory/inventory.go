@@ -23,7 +23,8 @@ const (
 	maxText  = 256
 )
 
-// Read returns the machine's inventory, without the health of its disks ([ReadHealth]). ctx limits the query to the BMC.
+// Read returns the machine's inventory, without the health of its disks ([ReadHealth]). ctx limits the query to the
+// BMC.
 func Read(ctx context.Context, root fs.FS) trivet.Inventory {
 	inv := trivet.Inventory{
 		Arch:            runtime.GOARCH,

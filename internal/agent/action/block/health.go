@@ -99,10 +99,11 @@ func nvmeHealth(data *[nvmeHealthBytes]byte) Health {
 			why = append(why, w.text)
 		}
 	}
-	number := func(at int) uint64 { return binary.LittleEndian.Uint64(data[at:]) } // of 128 bits: none needs the upper half
+	// Numbers have 128 bits, and none needs the upper half.
+	number := func(at int) uint64 { return binary.LittleEndian.Uint64(data[at:]) }
 	h := Health{DiskHealth: judged(why)}
 	h.PowerOnHours, h.PercentUsed, h.MediaErrors = powerOnHours(number(128)), count(uint64(data[5])), count(number(160))
-	h.Facts = fmt.Sprintf("media errors %d, spare %d %% (threshold %d %%), wear %d %%, hours %d, unsafe shutdowns %d, %d °C",
-		number(160), data[3], data[4], data[5], number(128), number(144), int(binary.LittleEndian.Uint16(data[1:]))-273)
+	h.Facts = fmt.Sprintf("media errors %d, spare %d %% (threshold %d %%), wear %d %%, hours %d, unsafe shutdowns %d, "+
+		"%d °C", number(160), data[3], data[4], data[5], number(128), number(144), int(binary.LittleEndian.Uint16(data[1:]))-273)
 	return h
 }
